@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster import spec
 from netfold_lab.plan.cluster.devices import DEVICES
 from netfold_lab.plan.models.layers import BACKWARD_OPERATIONS
@@ -103,6 +104,33 @@ def test_a_plan_counts_memory_only_if_the_file_states_its_rate(tmp_path: Path) -
     moving = tensor.moving_s(job.model, 1, 8, "full", 2e12)
     assert times[1] - times[0] == pytest.approx(moving)
     assert said["memory beside matrix products"] == f"2,000 GB/s: {1e3 * moving:,.4g} ms of the passes"
+
+
+@pytest.mark.parametrize(("name", "model", "tflop_s"), [("h100", "llama3-8b", 400), ("a100", "gpt2", 185)])
+def test_a_model_of_text_has_the_rate_of_its_like(tmp_path: Path, name: str, model: str, tflop_s: int) -> None:
+    """ResNet-50's rate, 140 TFLOP/s of an H100, made a step of Llama 3 8B last 2.4 times as long as TorchTitan's."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"fabric: {{kind: star, ports: 4, rate_gbit_s: 400}}\ncompute: {{device: {name}}}\n")
+    of, said = spec.read(path), []
+    for each in (model, "resnet50"):
+        told = answer(of, model_of(each), 1, ["ring"], training=Training("zero3", optimizer="sgd"))
+        said.append({row["what"]: row for row in assumption_entries(told)}["computation"])
+    assert said[0]["taken"].startswith(f"{tflop_s} TFLOP/s")
+    assert "trainings of models of text" in said[0]["from"]
+    assert said[1]["taken"].startswith(f"{DEVICES[name].flop_s / 1e12:g} TFLOP/s")
+    assert "trainings of ResNet-50" in said[1]["from"]
+
+
+def test_a_stated_rate_is_taken_for_all_models(tmp_path: Path) -> None:
+    told = answer(cluster(tmp_path, ""), model_of("gpt2"), 1, ["nccl"])
+    assert told.cluster.device.flop_s == 400e12
+
+
+def test_a_rate_of_memory_needs_that_of_products(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("fabric: {kind: star, ports: 4, rate_gbit_s: 400}\ncompute: {device: h100, memory_gbyte_s: 2000}\n")
+    with pytest.raises(UsageError, match="write tflop_s, too"):
+        spec.read(path)
 
 
 def test_a_slower_device_has_a_slower_memory() -> None:

@@ -261,6 +261,10 @@ WRONG = {
         "5 stages cannot share the 32 blocks of llama3-8b evenly; --pipeline 2, 4",
     ),
     "chunks": (trained(4, 8, INTERLEAVED, 3), "12 chunks cannot share the 32 blocks"),
+    "no stages": (
+        trained(4, 8, INTERLEAVED, 3),
+        "12 chunks cannot share the 32 blocks of llama3-8b evenly; --virtual-stages 2, 4, 8 can be",
+    ),
     "servers": (trained(16, 8, tensor=8), "the 8 servers with 8 GPUs of cluster cannot be divided evenly"),
     "micro-batches": (trained(4, 6, INTERLEAVED), "needs a multiple of the 4 stages as --accumulate, not 6; 4 or 8"),
     "schedule": (trained(4, 8, "2f2b"), "--schedule takes gpipe, 1f1b, interleaved, not 2f2b"),

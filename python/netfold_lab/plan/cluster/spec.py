@@ -299,6 +299,9 @@ def _device(text: Text, told: dict[str, Any]) -> Device:
     if name not in DEVICES:
         raise text.error(("compute", "device"), f"must be one of {', '.join(DEVICES)}, not {name}; or write tflop_s")
     device = DEVICES[name]
+    if "memory_gbyte_s" in told and "tflop_s" not in told:
+        what = "is counted beside matrix products, whose rate no device here has; write tflop_s, too"
+        raise text.error(("compute", "memory_gbyte_s"), what)
     is_another = "tflop_s" in told and "device" not in told
     memory_bytes = 0.0 if is_another else device.memory_bytes
     return Device(
@@ -307,6 +310,7 @@ def _device(text: Text, told: dict[str, Any]) -> Device:
         told.get("fold_gbyte_s", device.fold_bytes_s / GIGA) * GIGA,
         told.get("memory_gb", memory_bytes / GIGA) * GIGA,
         told.get("memory_gbyte_s", 0.0) * GIGA,
+        0.0 if "tflop_s" in told else device.text_flop_s,
     )
 
 

@@ -40,7 +40,7 @@ def assumptions(told: Answer) -> list[list[str]]:
         [
             "computation",
             f"{cluster.device.flop_s / 1e12:.3g} TFLOP/s sustained, backward twice the forward pass",
-            source("compute.tflop_s") if "compute.tflop_s" in cluster.told else f"{ASSUMED} for the device ({device})",
+            source("compute.tflop_s") if "compute.tflop_s" in cluster.told else _rate(told, device),
         ],
         [
             "weight update",
@@ -107,6 +107,11 @@ def assumptions(told: Answer) -> list[list[str]]:
         charged = f"{rate / 1e9:g} GB/s" if rate else "not charged"
         found.append([what, charged, FILE if rate else "the cluster file has no rate"])
     return found
+
+
+def _rate(told: Answer, device: str) -> str:
+    trained = "models of text" if told.model.tokens and told.cluster.device.text_flop_s else "ResNet-50"
+    return f"{ASSUMED} for the device ({device}), from trainings of {trained}"
 
 
 def _moved(told: Answer) -> list[str]:

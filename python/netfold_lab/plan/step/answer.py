@@ -289,6 +289,8 @@ def answer(
         raise UsageError(f"--batch must be at least 1, not {batch}")
     training.check()
     job = Job(model, batch, stages.completed(training))
+    if model.tokens and cluster.device.text_flop_s:
+        cluster = replace(cluster, device=replace(cluster.device, flop_s=cluster.device.text_flop_s))
     net = net_of(cluster, seeds)
     if net.world < 2:
         raise UsageError(f"{cluster.name} has only one worker, which exchanges nothing")

@@ -108,7 +108,16 @@ def _fitting(machine: Machine, model: Model, training: Training) -> str:
         for stages in range(2, STAGES_TRIED + 1)
         if machine.stages_inside(training.tensor, stages) and _is_shared(model, stages * training.virtual)
     ]
-    return f"--pipeline {', '.join(found)} can be" if found else "no number of stages can be"
+    if found:
+        return f"--pipeline {', '.join(found)} can be"
+    chunks = [
+        str(virtual)
+        for virtual in range(2, _blocks(model) + 1)
+        if machine.stages_inside(training.tensor, training.pipeline) and _is_shared(model, training.pipeline * virtual)
+    ]
+    if training.virtual > 1 and chunks:
+        return f"--virtual-stages {', '.join(chunks)} can be"
+    return "no number of stages can be"
 
 
 def _blocks(model: Model) -> int:
