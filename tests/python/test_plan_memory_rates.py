@@ -169,3 +169,16 @@ def test_software_of_2021_computes_what_its_authors_count() -> None:
     counted = 96 * 2048 * 80 * 12288**2 * (1 + 2048 / (6 * 12288) + 51200 / (16 * 80 * 12288))
     own = (2 + BACKWARD_OPERATIONS) * model.operations - model.layers[-1].operations
     assert own == pytest.approx(counted)
+
+
+def test_a_plan_that_counts_no_activations_says_how_large_they_are(tmp_path: Path) -> None:
+    job = Job(model_of("llama3-70b"), 1, Training("zero3"))
+    told = answer(cluster(tmp_path, ", memory_gb: 600"), job.model, 1, ["nccl"], training=job.training)
+    said = {each["what"]: each["taken"] for each in assumption_entries(told)}["memory of a worker"]
+    whole, part = (tensor.activation_bytes(job.model, 1, 1, each) / 1e9 for each in ("none", "full"))
+    assert said.endswith(
+        f"activations are not counted without --recompute: {whole:,.3g} GB with none, {part:,.3g} GB with full"
+    )
+    pictures = answer(cluster(tmp_path, ""), model_of("resnet50"), 1, ["nccl"])
+    said = {each["what"]: each["taken"] for each in assumption_entries(pictures)}["memory of a worker"]
+    assert said.endswith("activations are not counted")

@@ -237,12 +237,22 @@ def _memory(told: Answer) -> str:
     activations = (
         f"{kept / 1e9:,.3g} GB of them are activations (recomputation: {training.recompute})"
         if training.recompute
-        else "activations are not counted"
+        else _uncounted(told)
     )
     return (
         f"{(needed + kept) / 1e9:,.3g} GB {room}: weights, gradients, {training.optimizer} (sharding: "
         f"{training.sharding}); {activations}"
     )
+
+
+def _uncounted(told: Answer) -> str:
+    """The activations of a model of text, which have no --recompute."""
+    shape = (told.model, told.job.batch, told.job.training.tensor)
+    whole, part = (tensor.activation_bytes(*shape, each) / 1e9 for each in (tensor.NOTHING, tensor.FULL))
+    if not whole:
+        return "activations are not counted"
+    sizes = f"{whole:,.3g} GB with {tensor.NOTHING}, {part:,.3g} GB with {tensor.FULL}"
+    return f"activations are not counted without --recompute: {sizes}"
 
 
 def _memory_of_stages(told: Answer) -> str:
