@@ -52,6 +52,26 @@ def test_published_times_that_nothing_was_fitted_to_are_met() -> None:
     assert sum(right) >= 0.9 * len(right)
 
 
+def test_blind_tables_are_met() -> None:
+    assert published.geometric_mean_error(published.held_out(True, only_blind=True)) < 0.15
+    assert published.geometric_mean_error(published.held_out(False, only_blind=True)) < 0.30
+    for is_large in (False, True):
+        assert published.geometric_mean_error(published.others(False, is_large)) < 0.20
+
+
+def test_all_to_alls_are_nearer_to_published_times_than_when_their_tables_were_opened() -> None:
+    for is_large in (False, True):
+        now, then = published.others(True, is_large), published.when_opened(is_large)
+        assert [row.size_bytes for row in now] == [row.size_bytes for row in then]
+        assert published.geometric_mean_error(now) < 0.30 < published.geometric_mean_error(then)
+
+
+def test_a_forced_algorithm_is_compared_with_itself() -> None:
+    forced = [told for told in published.read()["tables"] if "forced" in told]
+    assert [told["name"] for told in forced] == ["1024 H100, 128 servers"]
+    assert {row.chosen for told in forced for row in published.rows(told)} == {"ring, LL128"}
+
+
 def test_two_points_are_fitted_and_the_others_have_many_sources() -> None:
     every = [row for told in published.read()["tables"] for row in published.rows(told)]
     fitted = [row for row in every if row.is_fitted]

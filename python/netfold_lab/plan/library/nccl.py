@@ -27,6 +27,7 @@ from netfold_lab.plan.step.names import ALL_REDUCE
 US, GIGA = 1e-6, 1e9
 LL, LL128, SIMPLE = PROTOCOLS = ("LL", "LL128", "Simple")
 RING, TREE, NVLS, NVLS_TREE, COLLNET = ALGORITHMS = ("ring", "tree", "nvls", "nvls-tree", "collnet")
+SENDS = "sends"  # of an all-to-all, which has no algorithm
 PREFIX = "nccl"
 
 # Microseconds before the first hop, by algorithm and protocol.
@@ -78,19 +79,29 @@ def send_s(machine: Machine, size_bytes: float, is_inside: bool) -> float:
 
 
 def all_to_all_s(machine: Machine, size_bytes: float, group: int) -> float:
-    """Seconds in which each GPU of a group sends so many bytes, an equal part to every one. NVLink and the NICs work at
-    the same time. No published time stands beside it."""
+    """Seconds in which each GPU of a group sends so many bytes, an equal part to every one."""
+    return all_to_all(machine, group).seconds(size_bytes)
+
+
+def all_to_all(machine: Machine, group: int) -> Piece:
+    """The all-to-all of groups of so many GPUs, in bytes that each of them sends.
+
+    NVLink and the NICs work at the same time. Messages are cut into chunks like those of every other collective.
+    A chunk crosses the network once, however many servers there are, after a hop to the GPU at its rail (PXN)."""
     inside = min(group, machine.gpus)
-    servers, part = group // inside, size_bytes / group
+    servers, part = group // inside, 1 / group
     over_nvlink = part * (inside - 1) * servers / machine.inside_bytes_s if inside > 1 else 0.0
     over_nics = part * inside * (servers - 1) * machine.gpus / (machine.nics_bytes_s * NICS_USABLE)
-    hop = INSIDE[RING][SIMPLE] * US if servers == 1 else _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE)
-    return KERNEL_US * US + hop + (servers - 1) * LAUNCH[SIMPLE] * US + max(over_nvlink, over_nics)
+    neighbour = INSIDE[RING][SIMPLE] * US if inside > 1 else 0.0
+    hop = _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE) if servers > 1 else INSIDE[RING][SIMPLE] * US
+    start = KERNEL_US * US + hop + (servers - 1) * LAUNCH[SIMPLE] * US + (neighbour if servers > 1 else 0.0)
+    slower = max(over_nvlink, over_nics)
+    return Piece(SENDS, SIMPLE, start, 1 / slower if slower else math.inf, hop, _fill_s(min(servers, 2)))
 
 
-def _fill_s(machine: Machine) -> float:
+def _fill_s(servers: int) -> float:
     """A pipeline is longer by half of a server's for each level of the tree between servers."""
-    return FILL_US * US * (1 + math.log2(machine.servers) / 2)
+    return FILL_US * US * (1 + math.log2(servers) / 2)
 
 
 def _nics(machine: Machine) -> float:
@@ -124,7 +135,7 @@ def _ring(machine: Machine, protocol: str, rounds: int) -> Piece:
     hop = _hop_s(machine, BETWEEN[RING][protocol], protocol)
     start = (KERNEL_US + START[RING][protocol]) * US + (hops - between) * inside * US + between * hop
     chunk = hop if n > 1 else inside * US
-    return Piece(RING, protocol, start, bus * world / hops, chunk, _fill_s(machine))
+    return Piece(RING, protocol, start, bus * world / hops, chunk, _fill_s(machine.servers))
 
 
 def _tree(machine: Machine, protocol: str) -> Piece:
@@ -141,7 +152,7 @@ def _tree(machine: Machine, protocol: str) -> Piece:
         (machine.gpus - 1) * INSIDE[TREE][protocol] * US + levels * hop
     )
     chunk = hop if n > 1 else INSIDE[TREE][protocol] * US
-    return Piece(TREE, protocol, start, rate, chunk, _fill_s(machine))
+    return Piece(TREE, protocol, start, rate, chunk, _fill_s(machine.servers))
 
 
 def _nvls_bytes_s(machine: Machine) -> float:
@@ -150,7 +161,7 @@ def _nvls_bytes_s(machine: Machine) -> float:
 
 def _nvls(machine: Machine) -> Piece:
     chunk = INSIDE[TREE][SIMPLE] * US
-    return Piece(NVLS, SIMPLE, (KERNEL_US + NVLS_US) * US, _nvls_bytes_s(machine), chunk, _fill_s(machine))
+    return Piece(NVLS, SIMPLE, (KERNEL_US + NVLS_US) * US, _nvls_bytes_s(machine), chunk, _fill_s(machine.servers))
 
 
 def _nvls_tree(machine: Machine) -> Piece:
@@ -158,11 +169,11 @@ def _nvls_tree(machine: Machine) -> Piece:
     rate = min(_nvls_bytes_s(machine) * TREE_SIMPLE, _nics(machine) / (1 if n == 2 else 2))
     hop = _hop_s(machine, NVLS_TREE_HOP_US, SIMPLE)
     start = (KERNEL_US + NVLS_US) * US + 2 * math.ceil(math.log2(n)) * hop
-    return Piece(NVLS_TREE, SIMPLE, start, rate, hop, _fill_s(machine))
+    return Piece(NVLS_TREE, SIMPLE, start, rate, hop, _fill_s(machine.servers))
 
 
 def _collnet(machine: Machine) -> Piece:
     rate = min(_inside(machine), _nics(machine)) * COLLNET_USABLE[machine.generation] / 2
     hop = _hop_s(machine, COLLNET_HOP_US, SIMPLE)
     start = (KERNEL_US + 2 * COLLNET_US) * US + 2 * (machine.gpus - 1) * 0.4 * US + hop
-    return Piece(COLLNET, SIMPLE, start, rate, hop, _fill_s(machine))
+    return Piece(COLLNET, SIMPLE, start, rate, hop, _fill_s(machine.servers))

@@ -1,20 +1,21 @@
-"""Published times of all-reduces beside predicted ones (published.json)."""
+"""Published times of collectives beside predicted ones (published.json)."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from netfold_lab.plan.library import nccl
 from netfold_lab.plan.library.machine import HOPPER, Machine, generation_of
-from netfold_lab.plan.library.pieces import fastest
+from netfold_lab.plan.library.pieces import Piece, fastest
 from netfold_lab.plan.step.names import ALL_REDUCE
 
 FILE = Path(__file__).parent / "published.json"
+ALL_TO_ALL = "all-to-all"
 GPUS = 8
 CABLES, CABLE_US = 2, 0.6
 LARGE = 1 << 20  # bytes; larger tensors are judged apart from smaller ones
@@ -58,14 +59,27 @@ def machine_of(told: dict[str, Any]) -> Machine:
     )
 
 
+def _pieces(told: dict[str, Any]) -> list[Piece]:
+    """Those that the planner may choose from, or what the source forced."""
+    machine, collective = machine_of(told), told.get("collective", ALL_REDUCE)
+    if collective == ALL_TO_ALL:
+        return [nccl.all_to_all(machine, machine.world)]
+    found = nccl.pieces(machine, collective)
+    return [each for each in found if _name(each) == told["forced"]] if "forced" in told else found
+
+
+def _name(piece: Piece) -> str:
+    return f"{piece.algorithm}, {piece.protocol}"
+
+
 def rows(told: dict[str, Any]) -> list[Row]:
     """All sizes of a table."""
-    pieces = nccl.pieces(machine_of(told), told.get("collective", ALL_REDUCE))
+    pieces = _pieces(told)
     found = []
     for text, microseconds in told["microseconds"].items():
         size = int(text)
         piece = fastest(pieces, size)
-        name = f"{piece.algorithm}, {piece.protocol}"
+        name = _name(piece)
         fitted = text in told.get("fitted", ())
         found.append(Row(told["name"], size, microseconds * 1e-6, piece.seconds(size), name, fitted))
     return found
@@ -82,11 +96,32 @@ def is_counted(told: dict[str, Any]) -> bool:
     return "slow" not in told and ("network" not in told or "latency_us" in told)
 
 
-def held_out(is_large: bool, with_all: bool = False, only_later: bool = False) -> list[Row]:
-    """All rows that nothing was fitted to: from 1 MiB on, or smaller ones. `with_all`: also of tables that do not
-    count. `only_later`: of tables that were opened when the model was final."""
+def held_out(is_large: bool, with_all: bool = False, only_later: bool = False, only_blind: bool = False) -> list[Row]:
+    """All rows of all-reduces that nothing was fitted to: from 1 MiB on, or smaller ones. `with_all`: also of tables
+    that do not count. `only_later`: of tables that were opened when the model was final. `only_blind`: of the last of
+    these."""
     taken = [told for told in read()["tables"] if with_all or is_counted(told)]
     taken = [told for told in taken if not only_later or "later" in told]
+    taken = [told for told in taken if not only_blind or "blind" in told]
+    return _held_out(taken, is_large)
+
+
+def others(is_all_to_all: bool, is_large: bool, with_all: bool = False) -> list[Row]:
+    """Rows of all-to-alls, or of all-gathers and reduce-scatters, to which nothing was fitted."""
+    taken = [told for told in read()["other_collectives"] if with_all or is_counted(told)]
+    return _held_out([told for told in taken if (told["collective"] == ALL_TO_ALL) == is_all_to_all], is_large)
+
+
+def when_opened(is_large: bool) -> list[Row]:
+    """All-to-alls, as the planner predicted them before its model of them was mended."""
+    found = []
+    for told in read()["other_collectives"]:
+        was = told.get("was_us", {})
+        found += [replace(row, predicted_s=was[str(row.size_bytes)] * 1e-6) for row in rows(told) if was]
+    return [row for row in found if (row.size_bytes >= LARGE) == is_large]
+
+
+def _held_out(taken: list[dict[str, Any]], is_large: bool) -> list[Row]:
     every = [row for told in taken for row in rows(told) if not row.is_fitted]
     return [row for row in every if (row.size_bytes >= LARGE) == is_large]
 
