@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t kMessagesAtOnce = 16;  // per system call
 constexpr std::size_t kReceiveBuffers = 16;
 constexpr std::size_t kDatagramBytesMax = 65535;
-constexpr std::size_t kSegmentsLimit = 64;   // the kernel's UDP_MAX_SEGMENTS in every version
-constexpr std::size_t kPiecesMax = 3;        // head, body, tail of an Outgoing
+constexpr std::size_t kSegmentsLimit = 64;  // the kernel's UDP_MAX_SEGMENTS in every version
+constexpr std::size_t kPiecesMax = 3;       // head, body, tail of an Outgoing
 
 void set_buffer(int descriptor, int forced, int plain, std::size_t size_bytes) {
   const int size = static_cast<int>(size_bytes);
