@@ -85,11 +85,6 @@ module aggregation_output_arbiter_formal
     return packet.message[1:0] == (which ? 2'd2 : 2'd1);
   endfunction
 
-  // A turn has steps for 256 words at most.
-  function automatic logic is_packet(packet_t packet);
-    return packet.words != '0 && packet.words <= 9'(PacketWords);
-  endfunction
-
   function automatic logic [27:0] name_of(packet_t packet);
     return {packet.job[0], packet.generation, packet.place, packet.message[7:0]};
   endfunction
@@ -162,7 +157,6 @@ module aggregation_output_arbiter_formal
     if (!first) begin
       assume (follow_i == was_follow);
       if (sums_level == 2'(SumsMax)) assume (!sum_valid_i);
-      assume (is_packet(sum_i) && is_packet(repeat_i[0]) && is_packet(repeat_i[1]));
       for (int s = 0; s < 2; s++) if (offered_q[s] && sum_valid_i) assume (!is_followed(sum_i, 1'(s)));
       if (!offered_q[0] && sum_valid_i) assume (!is_followed(sum_i, 1'b1));
 
@@ -185,14 +179,11 @@ module aggregation_output_arbiter_formal
       assert (u_arbiter.u_sums.is_empty_q == (sums_level == '0));
       assert (u_arbiter.u_sums.is_full_q == (sums_level == 2'(SumsMax)));
       assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
-      if (state != Check) assert (from != 2'd3 && is_packet(sent));
-      for (int i = 0; i < SumsMax; i++) if (2'(i) < sums_level) assert (is_packet(sums[i]));
+      if (state != Check) assert (from != 2'd3);
       for (int p = 0; p < 2; p++) begin
         assert (repeat_level[p] <= 2'(Repeats));
         assert (is_empty[p] == {later_level[p] == '0, repeat_level[p] == '0});
         assert (is_full[p] == {later_level[p] == 2'(LaterMax), repeat_level[p] == 2'(Repeats)});
-        for (int i = 0; i < LaterMax; i++) if (2'(i) < later_level[p]) assert (is_packet(laters[p][i]));
-        for (int i = 0; i < Repeats; i++) if (2'(i) < repeat_level[p]) assert (is_packet(repeats[p][i]));
       end
       if (offered_q[1]) assert (offered_q[0]);
       for (int s = 0; s < 2; s++) begin

@@ -14,6 +14,8 @@ TOPS = (
     ("netfold_nic", NIC, ("-GHasBfp=0",)),
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM",)),  # counters are also addressed by number
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=3", "-GJobs=2", "-GHasBfp=0")),
+    ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=3", "-GHasHalf=1")),
+    ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=2", "-GHasBfp=0", "-GHasHalf=1")),
     ("netfold_switch_sliced", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=2")),
     ("netfold_switch_sliced", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=2", "-GSlices=2", "-GWidth=64")),
     ("gigabit_switch", BOARD, ("-Wno-UNUSEDPARAM",)),

@@ -17,6 +17,7 @@ module aggregation_frame_handler
 #(
   parameter int unsigned Jobs   = 1,
   parameter bit          HasBfp = 1'b0,
+  parameter bit          HasHalf = 1'b0,
   parameter int unsigned MessagePackets = MessagePacketsMax,  // of the longest message
   localparam int unsigned PlaceAddressWidth  = PlaceWidth + $clog2(Jobs),
   localparam int unsigned HeaderAddressWidth = PlaceAddressWidth + $clog2(HeaderBeats)
@@ -177,6 +178,9 @@ module aggregation_frame_handler
       FormatNone, FormatFp32, FormatInt32: begin
         if ({info_i.aggregation.block, info_i.aggregation.mantissa} != '0) is_right_header = 1'b0;
       end
+      FormatFp16, FormatBf16: begin
+        if (!HasHalf || {info_i.aggregation.block, info_i.aggregation.mantissa} != '0) is_right_header = 1'b0;
+      end
       FormatBfp: begin
         if (!HasBfp || {info_i.aggregation.block, info_i.aggregation.mantissa} != {8'd16, 8'd7}) is_right_header = 1'b0;
       end
@@ -234,6 +238,8 @@ module aggregation_frame_handler
 
   function automatic fold_e fold_of(logic [2:0] format, logic is_float);
     if (format == FormatBfp[2:0]) return FoldBfp;
+    if (HasHalf && format == FormatFp16[2:0]) return FoldFp16;
+    if (HasHalf && format == FormatBf16[2:0]) return FoldBf16;
     return format == FormatFp32[2:0] || (format == FormatNone[2:0] && is_float) ? FoldFp32 : FoldInt32;
   endfunction
 
@@ -245,14 +251,14 @@ module aggregation_frame_handler
       packet_d.generation = generation_i[table_job_i[JobBits-1:0]];
       packet_d.place   = {info_i.aggregation.message[1:0], 7'd0};
       packet_d.message = info_i.aggregation.message;
-      packet_d.words   = 9'(PacketWords - OwnWords);
+      packet_d.last_word = 8'(PacketWords - OwnWords - 1);
       packet_d.how     = fold_of(info_i.aggregation.format[2:0], is_float_i[table_job_i[JobBits-1:0]]);
     end else begin
       packet_d.job     = job_q;
       packet_d.generation = generation_q;
       packet_d.place   = place_q;
       packet_d.message = message[job_q[JobBits-1:0]];
-      packet_d.words   = words_of(shape_here.last_word, packet_of_message);
+      packet_d.last_word = last_word_of(shape_here.last_word, packet_of_message);
       packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]]);
     end
   end
@@ -427,7 +433,7 @@ module aggregation_frame_handler
     .is_repeat_i      (repeats),
     .slot_i           (repeat_slot_i),
     .meta_i           (meta),
-    .words_i          (packet_q.words),
+    .last_word_i      (packet_q.last_word),
     .stop_i           (is_copied_q && ends && !folds),
     .is_busy_o        (is_splitting),
     .is_awaited_o     (is_waiting),

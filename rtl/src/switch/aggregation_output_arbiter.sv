@@ -273,7 +273,7 @@ module aggregation_output_arbiter
 
   // --- TxOut: at step `joint` the header's partial beat is read, so the sum's first one step before ---
   assign joint            = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;
-  assign step_before_last = joint + 8'((packet_q.words - 9'd1) >> 1) + Tail - 8'd1;
+  assign step_before_last = joint + 8'(packet_q.last_word >> 1) + Tail - 8'd1;
   assign steps_o          = state_q == TxOut && is_kept_q;
   assign step_o           = step_q;
   assign result_read_o    = steps_o;

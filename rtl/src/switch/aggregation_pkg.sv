@@ -18,7 +18,8 @@ package aggregation_pkg;
   localparam logic [7:0]  FlagsUnused    = 8'd4;
   localparam int unsigned WorkersShift   = 3;    // of v2: their number, in the bits from here on
 
-  typedef enum logic [1:0] {FoldInt32, FoldFp32, FoldBfp} fold_e;
+  // The highest bit is that of 16-bit floats: a switch without them has it constant.
+  typedef enum logic [2:0] {FoldInt32, FoldFp32, FoldBfp, FoldFp16 = 3'd4, FoldBf16} fold_e;
 
   // The properties of a message that workers must agree on.
   typedef struct packed {
@@ -39,7 +40,7 @@ package aggregation_pkg;
     generation_t           generation;
     logic [PlaceWidth-1:0] place;
     logic [31:0]           message;
-    logic [8:0]            words;  // of gradients
+    logic [7:0]            last_word;  // of gradients: its number from 0
     fold_e                 how;
   } packet_t;
 
@@ -114,10 +115,10 @@ package aggregation_pkg;
     return 8'(last_of(last_word)) + 8'd1;
   endfunction
 
-  // Words of gradients in a packet of it that is not its first.
-  function automatic logic [8:0] words_of(logic [15:0] last_word, logic [6:0] packet);
-    if (packet == last_of(last_word)) return 9'(8'(last_word)) + 9'd1;
-    return 9'(PacketWords);
+  // The last word of gradients in a packet of it that is not its first.
+  function automatic logic [7:0] last_word_of(logic [15:0] last_word, logic [6:0] packet);
+    if (packet == last_of(last_word)) return 8'(last_word);
+    return 8'(PacketWords - 1);
   endfunction
 
   // Whether a packet of it that is not its first has this opcode, and so many words, one more than `last`.

@@ -15,6 +15,7 @@ module aggregation_processor
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,
   parameter bit          HasBfp = 1'b0,
+  parameter bit          HasHalf = 1'b0,
   localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
   localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats),
   localparam int unsigned PortBits            = $clog2(Ports),
@@ -73,7 +74,8 @@ module aggregation_processor
 
   localparam int unsigned ReadLatency = 2;
   localparam int unsigned TreeLatency = AdderStages * $clog2(Ports);
-  localparam int unsigned Lanes       = 2;  // numbers a cycle
+  localparam int unsigned Words       = 2;  // of a beat
+  localparam int unsigned Lanes       = HasHalf ? 4 : Words;  // numbers a cycle
   localparam int unsigned FoldLatency = ReadLatency + 1 + TreeLatency;
   localparam int unsigned DrainWidth  = $clog2(FoldLatency + 1);
   // The Output Arbiter reads a sum eleven cycles after it is told, or later: after Check, Look, Match, and eight steps.
@@ -88,6 +90,7 @@ module aggregation_processor
     logic                           is_early;
     logic [JobBits-1:0]             job;
     logic                           is_float;
+    logic                           is_half, is_fp16;
     logic [PayloadAddressWidth-1:0] address;
   } beat_of_fold_t;
 
@@ -103,8 +106,10 @@ module aggregation_processor
   beat_of_fold_t                reads, permutes, adds, writes;
   logic [Ports-1:0][63:0]       of_rank;
   logic [DrainWidth-1:0]        drain_q;
-  logic [Ports-1:0][32*Lanes-1:0] numbers_q, blocks_data;
+  logic [Ports-1:0][32*Lanes-1:0] numbers, numbers_q;
+  logic [Ports-1:0][63:0]       blocks_data;
   logic [32*Lanes-1:0]          sums;
+  logic [63:0]                  result;
   logic                         is_blocks, blocks_ready, blocks_read, blocks_busy;
   logic                         blocks_start_q, blocks_valid, blocks_valid_q;
   logic                         blocks_write, blocks_tell, tells, tells_early;
@@ -239,14 +244,16 @@ module aggregation_processor
   always_ff @(posedge clk_i) begin
     // Where no fold goes on, one may begin. So these need not know whether it does, which is known late in a cycle.
     beat_q <= is_folding_q && !is_last ? beat_q + 7'd1 : '0;
-    left_q <= is_folding_q && !is_last ? left_q - 7'd1 : 7'((head.words - 9'd1) >> 1);
+    left_q <= is_folding_q && !is_last ? left_q - 7'd1 : 7'(head.last_word >> 1);
     if (begins) fold_q <= head;
   end
 
   assign payload_read_o    = is_folding_q || blocks_read;
   assign payload_address_o = {fold_place, is_folding_q ? beat_q : blocks_beat};
   assign reads             = '{is_valid: is_folding_q, is_early: is_early_q, job: fold_q.job[JobBits-1:0],
-                               is_float: fold_q.how == FoldFp32, address: payload_address_o};
+                               is_float: fold_q.how inside {FoldFp32, FoldFp16, FoldBf16},
+                               is_half: HasHalf && fold_q.how inside {FoldFp16, FoldBf16},
+                               is_fp16: HasHalf && fold_q.how == FoldFp16, address: payload_address_o};
 
   // --- To their ranks' places ---
   delay_line #(
@@ -260,23 +267,46 @@ module aggregation_processor
 
   always_comb begin
     for (int unsigned rank = 0; rank < Ports; rank++) begin
-      of_rank[rank] = permutes.is_float ? {2{32'h8000_0000}} : '0;
+      of_rank[rank] = permutes.is_half ? {4{16'h8000}} : permutes.is_float ? {2{32'h8000_0000}} : '0;
       if (has_rank_i[permutes.job][rank]) of_rank[rank] = payload_data_i[port_of_rank_i[permutes.job][rank]];
     end
   end
 
+  if (HasHalf) begin : gen_halves
+    for (genvar rank = 0; rank < Ports; rank++) begin : gen_rank
+      half_decoder u_decoder (
+        .beat_i   (of_rank[rank]),
+        .is_half_i(permutes.is_half),
+        .is_fp16_i(permutes.is_fp16),
+        .numbers_o(numbers[rank])
+      );
+    end
+
+    half_encoder u_encoder (
+      .sums_i   (sums),
+      .is_half_i(writes.is_half),
+      .is_fp16_i(writes.is_fp16),
+      .beat_o   (result)
+    );
+  end else begin : gen_words
+    assign numbers = of_rank;
+    assign result  = sums;
+  end
+
   always_ff @(posedge clk_i) begin
-    adds <= permutes;
+    adds      <= permutes;
+    numbers_q <= numbers;
     for (int unsigned rank = 0; rank < Ports; rank++) begin
-      numbers_q[rank] <= blocks_valid ? blocks_data[rank] : of_rank[rank];
+      if (blocks_valid) numbers_q[rank][63:0] <= blocks_data[rank];
     end
     blocks_valid_q <= blocks_valid;
   end
 
   // --- Through the adders ---
   adder_tree #(
-    .Ranks(Ports),
-    .Lanes(Lanes)
+    .Ranks       (Ports),
+    .Lanes       (Lanes),
+    .IntegerLanes(Words)
   ) u_tree (
     .clk_i,
     .is_float_i(adds.is_float || blocks_valid_q),
@@ -304,6 +334,9 @@ module aggregation_processor
     logic [Ports-1:0][BfpPairs-2:0][7:0]      other_exponents;
     logic [Ports-1:0][BfpPairs-2:0][1:0][7:0] other_mantissas;
     logic [2*BfpPairs-3:0][31:0]              other_sums, other_sums_q;
+    logic [8:0]                               fold_words;
+
+    assign fold_words = 9'(fold_q.last_word) + 9'd1;
 
     always_ff @(posedge clk_i) beats_q <= of_rank;
 
@@ -314,7 +347,7 @@ module aggregation_processor
       .clk_i,
       .rst_ni,
       .start_i     (blocks_start_q),
-      .words_i     (fold_q.words),
+      .words_i     (fold_words),
       .ready_o     (blocks_ready),
       .read_o      (blocks_read),
       .beat_o      (blocks_beat),
@@ -328,7 +361,7 @@ module aggregation_processor
       logic unused_s_ready, unused_valid, unused_user, unused_malformed;
 
       bfp_decoder #(
-        .Lanes   (Lanes),
+        .Lanes   (Words),
         .Block   (16),
         .Mantissa(7)
       ) u_decoder (
@@ -389,10 +422,10 @@ module aggregation_processor
       .rst_ni,
       .start_i  (blocks_start_q),
       .place_i  (fold_place),
-      .words_i  (fold_q.words),
+      .words_i  (fold_words),
       .is_busy_o(blocks_busy),
       .s_step_i (sum_step),
-      .s_data_i ({other_sums_q, sums}),
+      .s_data_i ({other_sums_q, sums[63:0]}),
       .write_o  (blocks_write),
       .address_o(blocks_address),
       .data_o   (blocks_result),
@@ -408,7 +441,7 @@ module aggregation_processor
 
   assign result_write_o   = (writes.is_valid && (!writes.is_early || is_confirmed_q)) || blocks_write;
   assign result_address_o = blocks_write ? blocks_address : writes.address;
-  assign result_data_o    = blocks_write ? blocks_result : sums;
+  assign result_data_o    = blocks_write ? blocks_result : result;
 
   // --- The sum is told of, when its first beat will be written in time; and kept, when it is sent ---
   delay_line #(

@@ -7,6 +7,7 @@ module aggregation_stage
   parameter int unsigned Ports         = 8,
   parameter int unsigned Jobs          = 1,
   parameter bit          HasBfp        = 1'b0,
+  parameter bit          HasHalf       = 1'b0,
   parameter int unsigned TickCycles    = 1024,
   parameter logic [31:0] HandoverTicks = 32'd195_313,     // of 1024 cycles: a second
   parameter logic [31:0] IdleTicks     = 32'd23_437_500,  // two minutes
@@ -150,9 +151,10 @@ module aggregation_stage
   logic [31:0]                             tag_message;
 
   aggregation_processor #(
-    .Ports (Ports),
-    .Jobs  (Jobs),
-    .HasBfp(HasBfp)
+    .Ports  (Ports),
+    .Jobs   (Jobs),
+    .HasBfp (HasBfp),
+    .HasHalf(HasHalf)
   ) u_processor (
     .clk_i,
     .rst_ni,
@@ -313,6 +315,7 @@ module aggregation_stage
     aggregation_frame_handler #(
       .Jobs          (Jobs),
       .HasBfp        (HasBfp),
+      .HasHalf       (HasHalf),
       .MessagePackets(MessagePackets)
     ) u_handler (
       .clk_i,

@@ -83,8 +83,8 @@ module frame_builder
   assign is_late_o  = meta.is_v2 || !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(kind_q, is_v2_q, has_tag_q);
   assign is_six     = header_ends_at_six(kind_q, is_v2_q, has_tag_q);
-  assign is_odd     = packet_i.words[0];
-  assign end_beat   = 8'(full_beats) + 8'(packet_i.words >> 1) + 8'(is_odd && is_six);
+  assign is_odd     = !packet_i.last_word[0];
+  assign end_beat   = 8'(full_beats) + 8'(packet_i.last_word >> 1) + 8'(!is_odd || is_six);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

@@ -17,7 +17,7 @@ module frame_splitter
   input  logic                           is_repeat_i,
   input  logic [RepeatBits-1:0]          slot_i,       // ... for its header
   input  meta_t                          meta_i,
-  input  logic [8:0]                     words_i,      // of gradients
+  input  logic [7:0]                     last_word_i,  // of gradients: its number from 0
   input  logic                           stop_i,       // the frame is not folded after all: no more of it comes
   output logic                           is_busy_o,
   // From the cycle after `start_i`: the gradients of this place are on their way, and not a word of them is written yet.
@@ -44,7 +44,7 @@ module frame_splitter
   logic [RepeatBits-1:0]        slot_q;
   kind_e                        kind_q;
   logic                         is_v2_q, has_tag_q;
-  logic [8:0]                   words_q;
+  logic [7:0]                   last_word_q;
   logic [7:0]                   beat_q, payload_beat;
   logic [63:16]                 before_q;
   logic [63:0]                  marked;
@@ -101,7 +101,7 @@ module frame_splitter
 
   assign payload_beat      = beat_q - 8'(full_beats) - 8'd1;
   assign payload_write_o   = is_busy_q && s_valid_i && !is_repeat_q && beat_q > 8'(full_beats) &&
-                             payload_beat <= 8'((words_q - 9'd1) >> 1);
+                             payload_beat <= 8'(last_word_q >> 1);
   assign payload_address_o = {place_q, payload_beat[6:0]};
   assign payload_data_o    = is_six ? {s_beat_i.data[47:0], before_q[63:48]} : {s_beat_i.data[15:0], before_q[63:16]};
 
@@ -126,7 +126,7 @@ module frame_splitter
       kind_q      <= meta_i.kind;
       is_v2_q     <= meta_i.is_v2;
       has_tag_q   <= meta_i.has_tag;
-      words_q     <= words_i;
+      last_word_q <= last_word_i;
       beat_q      <= '0;
     end else if (s_valid_i && beat_q != BeatMax) begin
       beat_q <= beat_q + 8'd1;

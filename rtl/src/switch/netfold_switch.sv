@@ -8,6 +8,7 @@ module netfold_switch
   parameter int unsigned Ports          = 8,     // 2 to 16
   parameter int unsigned Jobs           = 1,     // that fold at the same time
   parameter bit          HasBfp         = 1'b1,
+  parameter bit          HasHalf        = 1'b0,  // fp16 and bf16
   parameter bit          Crossings      = 1'b1,  // 0: all ports run with clk_i
   parameter bit          IsSlice        = 1'b0,  // of netfold_switch_sliced: no SPI, and s_rx_dropped_i counts
   parameter int unsigned AddressEntries = 4096,
@@ -217,6 +218,7 @@ module netfold_switch
     .Ports         (Ports),
     .Jobs          (Jobs),
     .HasBfp        (HasBfp),
+    .HasHalf       (HasHalf),
     .TickCycles    (TickCycles),
     .MessagePackets(MessagePackets)
   ) u_aggregation (
@@ -387,9 +389,10 @@ module netfold_switch
   end
 
   switch_registers #(
-    .Ports (Ports),
-    .Jobs  (Jobs),
-    .HasBfp(HasBfp)
+    .Ports  (Ports),
+    .Jobs   (Jobs),
+    .HasBfp (HasBfp),
+    .HasHalf(HasHalf)
   ) u_registers (
     .clk_i,
     .rst_ni,

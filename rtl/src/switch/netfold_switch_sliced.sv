@@ -14,6 +14,7 @@ module netfold_switch_sliced
   // Of each slice, as in netfold_switch.
   parameter int unsigned Jobs            = 1,
   parameter bit          HasBfp          = 1'b1,
+  parameter bit          HasHalf         = 1'b0,
   parameter int unsigned AddressEntries  = 4096,
   parameter int unsigned AddressTickBits = 28,
   parameter int unsigned TickCycles      = 1024,
@@ -184,6 +185,7 @@ module netfold_switch_sliced
       .Ports          (Ports),
       .Jobs           (Jobs),
       .HasBfp         (HasBfp),
+      .HasHalf        (HasHalf),
       .Crossings      (1'b0),
       .IsSlice        (1'b1),
       .AddressEntries (AddressEntries),

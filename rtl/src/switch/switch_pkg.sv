@@ -85,6 +85,8 @@ package switch_pkg;
   // Formats of the aggregation header that are folded here (numbers/format.h).
   localparam logic [3:0] FormatNone  = 4'd0;  // as AGG_MODE says
   localparam logic [3:0] FormatFp32  = 4'd1;
+  localparam logic [3:0] FormatFp16  = 4'd2;
+  localparam logic [3:0] FormatBf16  = 4'd3;
   localparam logic [3:0] FormatInt32 = 4'd4;
   localparam logic [3:0] FormatBfp   = 4'd5;
 

@@ -6,7 +6,8 @@ module switch_registers
 #(
   parameter int unsigned Ports  = 8,
   parameter int unsigned Jobs   = 1,
-  parameter bit          HasBfp = 1'b1
+  parameter bit          HasBfp = 1'b1,
+  parameter bit          HasHalf = 1'b0
 ) (
   input  logic                   clk_i,
   input  logic                   rst_ni,
@@ -197,7 +198,7 @@ module switch_registers
     unique case (address_q)
       OffsetId:              settings = ResetId;
       OffsetVersion:         settings = Version;
-      OffsetShape:           settings = {15'd0, HasBfp, 8'(Jobs), 8'(Ports)};
+      OffsetShape:           settings = {14'd0, HasHalf, HasBfp, 8'(Jobs), 8'(Ports)};
       OffsetStatus:          settings = {31'd0, learns_i};
       OffsetAggMode:         settings = {31'd0, config_q.is_float};
       OffsetAggPortCfg:      settings = {port_cfg_q[30:26], 1'b0, port_cfg_q[25:0]};

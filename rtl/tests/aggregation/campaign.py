@@ -41,7 +41,7 @@ HEADER_EDITS = [
     (16, b"\x01"),
     (19, b"\x03"),
 ]
-FP32, INT32, BFP = 1, 4, 5
+FP32, FP16, BF16, INT32, BFP = range(1, 6)
 PSN_MASK = 0xFFFFFF
 
 
@@ -151,6 +151,10 @@ class Job:
             return bytes(data)
         if fmt == INT32:
             return self.values.bytes(4 * words)
+        if fmt in (FP16, BF16):  # any bits except infinities
+            halves = self.values.integers(0, 1 << 16, 2 * words, np.uint16)
+            is_large = halves >> 10 & 31 == 31 if fmt == FP16 else halves >> 7 & 0xFF > 250
+            return np.where(is_large, np.uint16(0), halves).tobytes()
         if self.rng.random() < 0.5:  # any bits except infinities: NaNs may differ
             bits = self.values.integers(0, 1 << 32, words, np.uint32)
             return np.where(bits >> 23 & 0xFF > 250, np.uint32(0), bits).astype(np.uint32).tobytes()
@@ -196,12 +200,22 @@ class Job:
             worker.sent[len(worker.sent) - back + index] = [tagged(f) for f in new] if worker.has_tag else new
             self.due += [(worker.port, frame) for frame in worker.sent[len(worker.sent) - back + index]]
 
+    def elements_at(self, plain: bytes) -> int:
+        """Where the gradients of an untagged frame begin."""
+        before = {FIRST: RETH + 20, LAST_IMMEDIATE: 4}.get(plain[self.transport_at], 0)
+        return self.transport_at + TRANSPORT + before
+
+    def renumbered(self, plain: bytes, psn: int) -> bytes:
+        """The frame with another sequence number. It may fall into a message of another format, so it has numbers that
+        no format takes for NaN, which may differ."""
+        at = self.elements_at(plain)
+        numbers = bytes(self.rng.randrange(8, 64) for _ in plain[at:-4])
+        return changed(plain[:at] + numbers + plain[-4:], self.transport_at + 9, psn.to_bytes(3, "big"))
+
     def with_bad_block(self, frame: bytes) -> bytes:
         """The frame with an exponent that no encoder writes, if it has blocks."""
         plain = untagged(frame)
-        transport_at = self.transport_at
-        before = {FIRST: RETH + 20, LAST_IMMEDIATE: 4}.get(plain[transport_at], 0)
-        elements_at = transport_at + TRANSPORT + before
+        elements_at = self.elements_at(plain)
         blocks = (len(plain) - 4 - elements_at) // 17
         if not blocks:
             return plain
@@ -230,7 +244,7 @@ class Job:
             (11, b"\x77"),  # from another address
             (ETHERNET + rng.choice([20, 39] if self.version == 1 else [12, 15, 16, 19]), b"\x99"),  # of the GIDs
             (transport_at + 5, b"\xee\xee\xee"),  # on another connection
-            (transport_at + 9, far.to_bytes(3, "big")),
+            (transport_at + 9, b""),  # another sequence number
         ]
         if rng.random() < 0.2:
             return self.with_bad_block(plain)
@@ -243,7 +257,8 @@ class Job:
                 (first_at + 8, struct.pack("!H", rng.choice([0, 1, 2, 3, 300]))),
                 (first_at + 12, struct.pack("!I", max(self.message + rng.choice([-7, 1, 3]), 0))),
             ]
-        return changed(plain, *rng.choice(edits))
+        at, value = rng.choice(edits)
+        return changed(plain, at, value) if value else self.renumbered(plain, far)
 
     def with_length(self, frame: bytes, length: int) -> bytes:
         """The frame whose network header says another length of what is behind it."""

@@ -10,7 +10,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import BFP, FP32, INT32, Job, Jobs, places, software
+from campaign import BF16, BFP, FP16, FP32, INT32, Job, Jobs, places, software
 from cocotb.triggers import ClockCycles
 from stage_bench import NEAR_BEATS, VERDICTS, StageBench, configuration
 
@@ -19,6 +19,7 @@ from benches import chance, simulate
 from roce_frames import Connection, aggregation_header, elements_of, mac, read
 
 JOBS, VERSION = int(os.environ.get("JOBS", "1")), int(os.environ.get("VERSION", "1"))
+HAS_BFP, HAS_HALF = (os.environ.get(name) == "1" for name in ("HAS_BFP", "HAS_HALF"))
 # Times of the stage with several jobs: long enough that only the chosen ranks are silent.
 TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
@@ -139,7 +140,7 @@ async def agrees_with_the_software(dut: Any) -> None:
     """Losses, duplicates, reordering, restarts, epochs, hostile frames: both always do the same."""
     rng = chance()
     both = await started(dut)
-    formats = (0, FP32, INT32, BFP) if os.environ["HAS_BFP"] == "1" else (0, FP32, INT32)
+    formats = (0, FP32, INT32, *((BFP,) if HAS_BFP else ()), *((FP16, BF16) if HAS_HALF else ()))
     job = Job(rng, list(range(both.ports)), formats=formats, version=VERSION)
     seen: Counter[str] = Counter()
     for _ in range(FRAMES):
@@ -312,7 +313,8 @@ async def folds_early(dut: Any) -> None:
         return bytes(wrong)
 
     for message in range(4):
-        sent = [worker.write(message, 1000, FP32, 0, job.numbers(FP32, 1000)) for worker in job.workers]
+        fmt = (FP32, FP16, INT32, BF16)[message] if HAS_HALF else FP32
+        sent = [worker.write(message, 1000, fmt, 0, job.numbers(fmt, 1000)) for worker in job.workers]
         for packet, frames in enumerate(zip(*sent, strict=True)):
             before = both.hard.early
             both.hard.beats_left = lambda: NEAR_BEATS
@@ -328,7 +330,18 @@ async def folds_early(dut: Any) -> None:
             assert both.hard.early - before >= (3 * len(ports) - 2 if packet else 0)
 
 
-@cocotb.test(skip=os.environ.get("HAS_BFP", "0") == "0")
+@cocotb.test(skip=JOBS > 1 or HAS_HALF)
+async def drops_formats_that_it_does_not_have(dut: Any) -> None:
+    """Without 16-bit floats, messages of them have a wrong header; the same message in FP32 is taken."""
+    both = await started(dut)
+    job = Job(chance(), list(range(both.ports)), version=VERSION)
+    for fmt, verdict in ((FP16, "header"), (BF16, "header"), (FP32, "kept")):
+        frame = job.workers[0].write(0, 300, fmt, 0, job.numbers(fmt, 300))[0]
+        await both._send(0, [frame], 0)
+        assert both.hard.verdicts == [(0, verdict)]
+
+
+@cocotb.test(skip=not HAS_BFP)
 async def is_reset_amid_a_fold(dut: Any) -> None:
     """Blocks that are in the adders when a soft reset begins leave them after it: no later sum is changed."""
     rng = chance()
@@ -353,12 +366,17 @@ async def is_reset_amid_a_fold(dut: Any) -> None:
                 assert await after.offer(port, frame) == ("folded" if port == ports[-1] else "kept")
 
 
-@pytest.mark.parametrize(("ports", "has_bfp", "version"), [(3, 0, 1), (3, 0, 2), (4, 1, 1), (4, 1, 2)])
-def test_aggregation_stage(ports: int, has_bfp: int, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ports", "has_bfp", "has_half", "version"),
+    [(3, 0, 0, 1), (3, 0, 0, 2), (3, 0, 1, 2), (4, 1, 0, 1), (4, 1, 1, 1), (4, 1, 1, 2)],
+)
+def test_aggregation_stage(
+    ports: int, has_bfp: int, has_half: int, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The stage with one job."""
-    for name, value in (("PORTS", ports), ("HAS_BFP", has_bfp), ("VERSION", version)):
+    for name, value in (("PORTS", ports), ("HAS_BFP", has_bfp), ("HAS_HALF", has_half), ("VERSION", version)):
         monkeypatch.setenv(name, str(value))
-    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, TickCycles=TICK_CYCLES)
+    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, HasHalf=has_half, TickCycles=TICK_CYCLES)
 
 
 @pytest.mark.parametrize("version", [1, 2])

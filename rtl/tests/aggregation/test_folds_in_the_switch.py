@@ -16,12 +16,15 @@ from scapy.packet import Raw
 import netfold
 from benches import chance, simulate
 from ethernet import Bench
-from registers import OKAY, write
+from halves import folded, rounded
+from registers import OKAY, value_of, write
 from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
 
 PORTS = int(os.environ.get("PORTS", "4"))
 FOLD_NS_MAX, REPEAT_NS_MAX = 1700, 1000
 CLEAR_CYCLES = 1100  # the address table and the Aggregation Status Buffer
+WIRES = {1: "fp32", 2: "fp16", 3: "bf16"}  # by format of the header
+HAS_HALF_SHIFT = 17  # in SHAPE
 
 
 async def begin(dut: Any, rng: random.Random) -> Bench:
@@ -31,27 +34,44 @@ async def begin(dut: Any, rng: random.Random) -> Bench:
     for _ in range(CLEAR_CYCLES):
         await RisingEdge(dut.clk_i)
     assert await write(dut, "AGG_MODE", 1) == OKAY
+    assert await value_of(dut, "SHAPE") == 1 << HAS_HALF_SHIFT | 1 << 8 | PORTS
     return bench
+
+
+def gradients(values: np.random.Generator, words: int, wire: str) -> bytes:
+    """Of one worker."""
+    if wire == "fp32":
+        return values.standard_normal(words, np.float32).tobytes()
+    return rounded(values.standard_normal(2 * words, np.float32), wire).tobytes()
+
+
+def sum_of(given: list[bytes], wire: str) -> bytes:
+    """The software's."""
+    if wire == "fp32":
+        return netfold.fold([np.frombuffer(one, np.float32) for one in given]).tobytes()
+    return folded([np.frombuffer(one, np.uint16) for one in given], wire).tobytes()
 
 
 @cocotb.test()
 async def folds_at_line_rate(dut: Any) -> None:
-    """Messages of many packets from all ports at once, back to back; then repeated packets. No worker has sent a frame
-    before; when a sum leaves, all have."""
+    """Messages of many packets from all ports at once, back to back, each in another format; then repeated packets. No
+    worker has sent a frame before; when a sum leaves, all have."""
     rng = chance()
     bench = await begin(dut, rng)
 
     packets, messages = 24, 3
     count = (packets * 1024 - 20) // 4
-    numbers = np.random.default_rng(rng.randrange(1 << 30)).standard_normal((messages, PORTS, count), np.float32)
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    formats = rng.sample(list(WIRES), messages)
+    numbers = [[gradients(values, count, WIRES[fmt]) for _ in range(PORTS)] for fmt in formats]
     connections = [Connection(mac(r), mac((r + 1) % PORTS), 0x200 + r, r + 1, r + 2) for r in range(PORTS)]
     first_psn = [rng.randrange(1 << 24) for _ in range(PORTS)]
     sent: list[list[bytes]] = [[] for _ in range(PORTS)]
     for message in range(messages):
         for r in range(PORTS):
-            header = aggregation_header(r, message, 4 * count)
+            header = aggregation_header(r, message, 4 * count, fmt=formats[message])
             psn = (first_psn[r] + message * packets) & 0xFFFFFF
-            sent[r] += connections[r].message(psn, header, numbers[message, r].tobytes(), message)
+            sent[r] += connections[r].message(psn, header, numbers[message][r], message)
     for r in range(PORTS):
         for frame in sent[r]:
             bench.give(r, frame)
@@ -64,7 +84,7 @@ async def folds_at_line_rate(dut: Any) -> None:
         assert all(one.flow_label == SUMMED_LABEL for one in frames)
         for message in range(messages):
             sums = b"".join(elements_of(frames[message * packets + i], i) for i in range(packets))
-            assert sums == netfold.fold(list(numbers[message])).tobytes()
+            assert sums == sum_of(numbers[message], WIRES[formats[message]])
         came = [max(bench.ports[p].began_ns[i] for p in range(PORTS)) for i in range(len(frames))]
         latest = max(latest, *(one.time_ns - at for one, at in zip(port.sent, came, strict=True)))
         assert port.underruns == 0
@@ -113,4 +133,4 @@ async def follows_a_worker_that_moves(dut: Any) -> None:
 def test_folds_in_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """All ports fold."""
     monkeypatch.setenv("PORTS", str(PORTS))
-    simulate("netfold_switch", __file__, Ports=PORTS, AddressEntries=64, AddressTickBits=10, HasBfp=0)
+    simulate("netfold_switch", __file__, Ports=PORTS, AddressEntries=64, AddressTickBits=10, HasBfp=0, HasHalf=1)

@@ -16,7 +16,7 @@ TURN_MAX = 200  # cycles
 
 def packet(generation: int, place: int, message: int, words: int) -> int:
     """`packet_t` of job 0."""
-    return packed([(0, 4), (generation, 10), (place, 9), (message, 32), (words, 9), (0, 2)])
+    return packed([(0, 4), (generation, 10), (place, 9), (message, 32), (words - 1, 8), (0, 3)])
 
 
 @cocotb.test()

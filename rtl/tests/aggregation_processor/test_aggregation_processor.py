@@ -17,7 +17,7 @@ PLACE = 5
 
 def packet(place: int, message: int, words: int = WORDS) -> int:
     """`packet_t` of job 0 in its first epoch."""
-    return packed([(0, 4), (0, 10), (place, 9), (message, 32), (words, 9), (INT32, 2)])
+    return packed([(0, 4), (0, 10), (place, 9), (message, 32), (words - 1, 8), (INT32, 3)])
 
 
 class Bench:
@@ -28,6 +28,9 @@ class Bench:
         self.payload = {(port, at): rng.getrandbits(64) for port in range(PORTS) for at in range(PLACES * 128)}
         self.results: dict[int, int] = {}
         self.told: list[int] = []  # sums, as packets
+        self.cycles = 0
+        self.told_at: list[int] = []  # cycles
+        self.written_at: dict[int, int] = {}  # by address
         self.made = 0  # so many of them were sent
         self.reads: list[int | None] = [None]  # what is read comes two cycles later
 
@@ -42,8 +45,11 @@ class Bench:
         self.reads.append(number(dut.payload_address_o) if dut.payload_read_o.value else None)
         if dut.result_write_o.value:
             self.results[number(dut.result_address_o)] = number(dut.result_data_o)
+            self.written_at[number(dut.result_address_o)] = self.cycles
         if dut.sum_valid_o.value:
             self.told.append(number(dut.sum_o))
+            self.told_at.append(self.cycles)
+        self.cycles += 1
 
     async def contribute(self, place: int, message: int) -> list[int]:
         """Both ports ask, until both are answered; returns the verdicts."""

@@ -32,7 +32,7 @@ class Packet:
     @property
     def bits(self) -> int:
         """The value of the signal."""
-        return packed([(self.job, 4), (self.generation, 10), (self.place, 9), (self.message, 32), (7, 9), (1, 2)])
+        return packed([(self.job, 4), (self.generation, 10), (self.place, 9), (self.message, 32), (7, 8), (1, 3)])
 
 
 @dataclass

@@ -49,7 +49,7 @@ class Given:
     def packet(self) -> int:
         """`packet_t`."""
         place = 0 if self.kind == WITH_HEADER else 5
-        return packed([(0, 4), (self.generation, 10), (place, 9), (self.message, 32), (self.words, 9), (0, 2)])
+        return packed([(0, 4), (self.generation, 10), (place, 9), (self.message, 32), (self.words - 1, 8), (0, 3)])
 
     def beats(self) -> dict[int, int]:
         """Its address in the header buffer."""

@@ -90,7 +90,8 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
     """Send one frame, with pauses in it; waits for the place until the first gradients are written."""
     buffers = Buffers(dut)
     dut.start_i.value, dut.place_i.value, dut.slot_i.value = 1, given.place, given.slot
-    dut.is_repeat_i.value, dut.meta_i.value, dut.words_i.value = int(given.is_repeat), given.meta, given.words
+    dut.is_repeat_i.value, dut.meta_i.value = int(given.is_repeat), given.meta
+    dut.last_word_i.value = given.words - 1
     dut.s_valid_i.value = 0
 
     async def edge(began: bool = True) -> None:
@@ -102,7 +103,7 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
 
     await edge(began=False)
     dut.start_i.value, dut.s_valid_i.value = 0, 1
-    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 46), ("words_i", 9)):
+    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 46), ("last_word_i", 8)):
         getattr(dut, name).value = rng.getrandbits(bits)  # it is valid only once
     for at in range(0, len(given.frame), BEAT):
         part = given.frame[at : at + BEAT]

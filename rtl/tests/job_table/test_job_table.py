@@ -224,7 +224,7 @@ class Bench:
         slot, job, column = chosen
         one = job.columns[column]
         place = column << 7 | one.folded % 128
-        dut.folded_packet_i.value = packed([(slot, 4), (0, 10), (place, 9), (one.header.message, 32), (0, 9), (0, 2)])
+        dut.folded_packet_i.value = packed([(slot, 4), (0, 10), (place, 9), (one.header.message, 32), (0, 8), (0, 3)])
         return job, one
 
     @property
