@@ -35,7 +35,10 @@ def _silent(_: str) -> None:
     pass
 
 
-@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp32", 2), ("bfp", 2)])
+@pytest.mark.parametrize(
+    ("wire", "version"),
+    [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp16", 1), ("fp32", 2), ("bfp", 2), ("fp16", 2), ("bf16", 2)],
+)
 def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, wire: str, version: int) -> None:
     found = switch_bench.mixtures(built, 8, 300, 1, wire, version)
     assert found["differences"] == 0, (found["seeds"], found["examples"], found["verdicts"])
@@ -45,16 +48,18 @@ def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, w
         assert hardware == software > 0, verdict
 
 
-@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp32", 2)])
+@pytest.mark.parametrize(
+    ("wire", "version"), [("fp32", 1), ("int32", 1), ("bfp", 1), ("bf16", 1), ("fp32", 2), ("fp16", 2)]
+)
 def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShape, wire: str, version: int) -> None:
-    found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire == "fp32", 1, version)
+    found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire not in ("int32", "bfp"), 1, version)
     assert (found["differences"], found["underruns"]) == (0, 0), found["examples"]
     assert found["sums"] >= 2 * MESSAGE * built.ports
 
 
-@BOTH
-def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape, version: int) -> None:
-    found = switch_bench.losses(built, "fp32", 2, 0.05, 1, version=version)
+@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("fp16", 1), ("fp32", 2), ("bf16", 2)])
+def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape, wire: str, version: int) -> None:
+    found = switch_bench.losses(built, wire, 2, 0.05, 1, version=version)
     assert found["differences"] == 0, found
     assert found["resent"] > 0 and found["verdicts"]["answered"] > 0 and found["bad_icrcs"] == 0, found
 
@@ -70,7 +75,8 @@ def test_who_is_paused_in_time_loses_nothing(built: simulation.SwitchShape) -> N
 
 
 @pytest.mark.parametrize(
-    ("wire", "plain_every", "version"), [("fp32", 0, 1), ("fp32", 1, 1), ("bfp", 0, 1), ("fp32", 0, 2), ("fp32", 1, 2)]
+    ("wire", "plain_every", "version"),
+    [("fp32", 0, 1), ("fp32", 1, 1), ("bfp", 0, 1), ("fp16", 0, 1), ("fp32", 0, 2), ("fp32", 1, 2), ("bf16", 1, 2)],
 )
 def test_ports_at_line_rate_leave_no_bubbles(
     built: simulation.SwitchShape, wire: str, plain_every: int, version: int

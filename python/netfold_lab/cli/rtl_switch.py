@@ -48,8 +48,8 @@ def test(
     frames_a_run: Annotated[int, typer.Option(min=1, help="Frames of each run.")] = 1000,
     frames: Annotated[int, typer.Option(min=0, help="Aggregated frames at line rate, for each format.")] = 10_000,
     formats: Annotated[
-        str, typer.Option(help="Formats of gradients, with commas: fp32, int32, bfp.")
-    ] = "fp32,int32,bfp",
+        str, typer.Option(help="Formats of gradients, with commas: fp32, int32, bfp, fp16, bf16.")
+    ] = "fp32,int32,bfp,fp16,bf16",
     messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose frames.")] = 4,
     loss: Annotated[float, typer.Option(min=0, max=0.3, help="Fraction of frames lost, each way.")] = 0.05,
     version: Annotated[
@@ -82,7 +82,7 @@ def test(
                 results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed, wire, version or None))
             for each in versions if frames else []:
                 say(f"{frames} sums of {wire} at line rate, RoCE v{each}")
-                results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed, each))
+                results.append(switch_bench.sums(shape, wire, frames, wire not in ("int32", "bfp"), seed, each))
         for each in versions if messages else []:
             say(f"{messages} messages per worker of RoCE v{each}, with {loss:g} of the frames lost")
             results.append(switch_bench.losses(shape, "fp32", messages, loss, seed, version=each))
@@ -118,7 +118,7 @@ def bench(
     with errors(), progress() as say:
         say(f"building {shape.name}")
         simulation.build(shape)
-        scenes = (("fp32", 0), ("fp32", 1), ("bfp", 0))
+        scenes = (("fp32", 0), ("fp32", 1), ("bfp", 0), ("bf16", 0))
         rates = [switch_bench.line_rate(shape, wire, frames, every, say, version) for wire, every in scenes]
         timed = [
             row for load in loads.split(",") for row in switch_bench.latencies(shape, 4, float(load), say, version)
@@ -134,7 +134,7 @@ def bench(
 
 def train(
     workers: Annotated[int, typer.Option(min=2, max=16, help="Ranks, each at a port of the switch.")] = 4,
-    format_: Annotated[str, typer.Option("--format", help="fp32 or bfp.")] = "fp32",
+    format_: Annotated[str, typer.Option("--format", help="fp32, fp16, bf16 or bfp.")] = "fp32",
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 20,
     batch: Annotated[int, typer.Option(min=1, help="Pictures per rank and step.")] = 32,
     version: Version = 1,
@@ -145,8 +145,8 @@ def train(
     from netfold_lab.bench import switch_training
     from netfold_lab.rtl import simulation
 
-    if format_ not in ("fp32", "bfp"):
-        raise typer.BadParameter("write fp32 or bfp")
+    if format_ not in ("fp32", "fp16", "bf16", "bfp"):
+        raise typer.BadParameter("write fp32, fp16, bf16 or bfp")
     with errors(), progress() as say:
         say("building")
         simulation.build(simulation.SwitchShape(workers, has_crossings=False), ("_rtl_switch",))
@@ -158,6 +158,7 @@ def train(
 
 def report(
     ports: Annotated[str, typer.Option(help="Numbers of ports, with commas.")] = "2,3,4,5,6,7,8,16",
+    half: Annotated[bool, typer.Option(help="A switch that also folds fp16 and bf16.")] = False,
     plot: Annotated[Path | None, output("Draw the size over the number of ports to this file (.png, .svg).")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -172,10 +173,10 @@ def report(
     with errors(), progress() as say:
         for size in sizes:
             say(f"{size} ports")
-            results += switch_report.switch(size, say)
+            results += switch_report.switch(size, say, half)
     totals = [row for row in results if row["module"] == "all"]
     for row in totals:
         row["share_of_xcvu190"] = switch_report.shares(row)
     if plot is not None:
         switch_plots.draw_areas(totals, switch_report.PAPER, plot)
-    finish("switch report", {"ports": sizes, "paper": switch_report.PAPER}, results, as_json, False)
+    finish("switch report", {"ports": sizes, "half": half, "paper": switch_report.PAPER}, results, as_json, False)

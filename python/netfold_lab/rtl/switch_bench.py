@@ -12,7 +12,7 @@ from typing import Any
 
 from netfold_lab.rtl.simulation import SwitchShape, run
 
-FORMATS = ("fp32", "int32", "bfp")
+FORMATS = ("fp32", "int32", "bfp", "fp16", "bf16")
 VERSIONS = (1, 2)  # of RoCE
 MESSAGE_PACKETS = 128
 # Table VIII: model size in MB (10^6 bytes); the paper's ms by ring and by switch, at 8 workers of 10 Gbit/s.

@@ -35,9 +35,9 @@ PART = {"luts": 1_074_240, "flip_flops": 2_148_480, "bram36": 3780.0}
 Progress = Callable[[str], None]
 
 
-def units(ports: int) -> Counter[Unit]:
-    """The modules of a switch with this number of ports. Raises RtlError."""
-    return hierarchy.units(TOP, {"Ports": ports}, BOXES)
+def units(ports: int, has_half: bool = False) -> Counter[Unit]:
+    """The modules of a switch with this number of ports, which folds 16-bit floats or not. Raises RtlError."""
+    return hierarchy.units(TOP, {"Ports": ports, "HasHalf": int(has_half)}, BOXES)
 
 
 def _synthesise(unit: Unit) -> dict[str, int]:
@@ -70,10 +70,10 @@ def _cells(wanted: list[Unit], progress: Progress) -> dict[Unit, dict[str, int]]
     return {unit: kept[keys[unit]] for unit in wanted}
 
 
-def switch(ports: int, progress: Progress) -> list[dict[str, Any]]:
+def switch(ports: int, progress: Progress, has_half: bool = False) -> list[dict[str, Any]]:
     """A row for each module of a switch with this number of ports, and one for the whole ("all"): luts, flip_flops,
     bram36."""
-    counts = units(ports)
+    counts = units(ports, has_half)
     cells = _cells(list(counts), progress)
     areas: dict[str, Area] = {}
     for unit, times in counts.items():

@@ -144,9 +144,8 @@ bool Change::is_comparable() const {
   const auto payload = std::span(frame_).subspan(aggregation_);
   if (roce::parse(payload, header, job_.version) != roce::AggregationError::kNone) return true;
   if (header.epoch > job_.epoch) return false;  // it would end the current epoch
-  // The hardware has no 16-bit floats, and only one shape of blocks.
-  const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
-  return header.format != numbers::Format::kFp16 && header.format != numbers::Format::kBf16 && !is_another_shape;
+  // The hardware has only one shape of blocks.
+  return header.format != numbers::Format::kBfp || (header.block == 16 && header.mantissa == 7);
 }
 
 }  // namespace

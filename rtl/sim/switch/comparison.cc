@@ -16,7 +16,26 @@ namespace roce = wire::roce;
 
 constexpr std::size_t kNoticeRankAt = roce::kEthernetBytes + 8;  // PROTOCOL.md
 constexpr std::size_t kExamplesMax = 8, kExampleBytes = 110;
-constexpr std::uint32_t kExponent = 0x7f800000, kNaN = 0x7fc00000;
+
+// Floats that lie in memory as they travel: the bits of the largest exponent, and a NaN.
+struct Floats {
+  std::size_t size_bytes;
+  std::uint32_t exponent, nan;
+};
+
+std::optional<Floats> floats_of(numbers::Format format) {
+  switch (format) {
+    case numbers::Format::kFp32: return Floats{4, 0x7f800000, 0x7fc00000};
+    case numbers::Format::kFp16: return Floats{2, 0x7c00, 0x7e00};
+    case numbers::Format::kBf16: return Floats{2, 0x7f80, 0x7fc0};
+    default: return std::nullopt;
+  }
+}
+
+bool is_nan(std::uint32_t bits, const Floats& floats) {
+  const std::uint32_t sign = 1u << (8 * floats.size_bytes - 1);
+  return (bits & ~sign) > floats.exponent;
+}
 
 bool is_sum(const std::optional<RoceInFrame>& found) {
   return found && roce::is_marked_as_sum(found->packet.header);
@@ -47,15 +66,17 @@ std::string Comparison::canonical(const Bytes& frame) const {
   std::string same(reinterpret_cast<const char*>(frame.data()), frame.size());
   if (is_waiting_notice(frame)) same.replace(kNoticeRankAt, 2, 2, '\0');
   const auto found = roce_in(frame);
-  if (!has_floats_ || !is_sum(found) || !roce::icrc_is_right(found->packet.packet)) return same;
+  const auto floats = floats_of(format_);
+  if (!floats || !is_sum(found) || !roce::icrc_is_right(found->packet.packet)) return same;
   const auto& [content, packet] = *found;
   const std::size_t skipped = roce::has_reth(packet.header.opcode) ? roce::kAggregationBytes : 0;
   const std::size_t first = content + packet.payload_at + skipped;
-  for (std::size_t at = first; at + 4 <= content + packet.payload_at + packet.payload.size(); at += 4) {
-    std::uint32_t word;
-    std::memcpy(&word, same.data() + at, sizeof word);
-    if ((word & kExponent) == kExponent && (word & ~(kExponent | 0x80000000u)) != 0) word = kNaN;
-    std::memcpy(same.data() + at, &word, sizeof word);
+  const std::size_t end = content + packet.payload_at + packet.payload.size();
+  for (std::size_t at = first; at + floats->size_bytes <= end; at += floats->size_bytes) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, same.data() + at, floats->size_bytes);
+    if (is_nan(bits, *floats)) bits = floats->nan;
+    std::memcpy(same.data() + at, &bits, floats->size_bytes);
   }
   std::memset(same.data() + content + packet.packet.size() - roce::kIcrcBytes, 0, roce::kIcrcBytes);
   return same;

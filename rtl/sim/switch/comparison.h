@@ -9,15 +9,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "numbers/format.h"
 #include "switch/software_switch.h"
 
 namespace netfold::rtl {
 
 class Comparison {
  public:
-  // has_floats: sums are fp32, where any NaN equals any other.
-  Comparison(unsigned ports, bool has_floats)
-      : software_(ports, {.jobs_max = 1}), has_floats_(has_floats), owed_(ports) {}
+  // Of sums in this format, if it has NaNs, any equals any other.
+  Comparison(unsigned ports, numbers::Format format)
+      : software_(ports, {.jobs_max = 1}), format_(format), owed_(ports) {}
 
   SoftwareSwitch& software() { return software_; }
   // At its last beat, in this order. Damaged frames go only to the hardware, which must mark or drop them.
@@ -37,7 +38,7 @@ class Comparison {
   void differ(const char* what, unsigned port, const std::string& frame);
 
   SoftwareSwitch software_;
-  bool has_floats_;
+  numbers::Format format_;
   std::vector<std::unordered_map<std::string, int>> owed_;  // by port: frames, and how many
   std::size_t owed_frames_ = 0;
   std::uint64_t compared_ = 0, sums_ = 0, differences_ = 0, damaged_ = 0;

@@ -104,10 +104,11 @@ void Job::fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::s
     word = is_any ? static_cast<std::uint32_t>(prng.next()) : gradient_bits(prng);
   }
   std::ranges::fill(out, std::byte{0});
-  if (options_.format.format == numbers::Format::kBfp) {
-    numbers::encode(options_.format, numbers::ElementType::kFp32, words.data(), words.size(), out.data());
+  const numbers::Format format = options_.format.format;
+  if (format == numbers::Format::kInt32 || (options_.is_wild && format != numbers::Format::kBfp)) {
+    std::memcpy(out.data(), words.data(), numbers::encoded_bytes(options_.format, words.size()));
   } else {
-    std::memcpy(out.data(), words.data(), words.size() * sizeof(std::uint32_t));
+    numbers::encode(options_.format, numbers::ElementType::kFp32, words.data(), words.size(), out.data());
   }
 }
 

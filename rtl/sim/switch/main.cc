@@ -14,6 +14,8 @@ namespace {
 
 using namespace netfold::rtl;
 
+constexpr const char* kFormats = "fp32, int32, bfp, fp16 or bf16";
+
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -24,7 +26,7 @@ void add_version(CLI::App& app, unsigned& version, const char* help) {
 
 void add_job(CLI::App& app, JobOptions& job, std::string& format, unsigned& version) {
   add_version(app, version, "of RoCE: 1, or 2 over IPv4 and UDP");
-  app.add_option("--format", format, "fp32, int32 or bfp")->check(CLI::IsMember({"fp32", "int32", "bfp"}));
+  app.add_option("--format", format, kFormats)->check(CLI::IsMember({"fp32", "int32", "bfp", "fp16", "bf16"}));
   app.add_flag("--wild", job.is_wild, "numbers of any bits");
   app.add_option("--first-psn", job.first_psn, "of the first connection");
   app.add_option("--packets", job.packets, "of a message")->check(CLI::Range(2, 128));
@@ -45,7 +47,7 @@ int main(int argc, char** argv) {
       app.add_subcommand("mixture", "Send random frames of every kind, one at a time, and compare with the software.");
   mixtures->add_option("--runs", runs, "number of random jobs");
   mixtures->add_option("--frames", mixture.frames, "a run");
-  mixtures->add_option("--format", format, "fp32, int32 or bfp; \"\": at random");
+  mixtures->add_option("--format", format, std::string(kFormats) + "; \"\": at random");
   add_version(*mixtures, version, "of RoCE; without it, at random for each run");
   mixtures->add_option("--workers", mixture.workers, "0: at random");
   mixtures->add_option("--loss", mixture.loss);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <ranges>
 #include <string>
@@ -77,7 +78,7 @@ class Mixture {
 Mixture::Mixture(const MixtureRun& run) : options_(run), prng_(run.seed), waiting_(SwitchDevice::kPorts) {
   job_options_ = random_job();
   job_.emplace(job_options_);
-  comparison_.emplace(SwitchDevice::kPorts, job_options_.format.format == numbers::Format::kFp32);
+  comparison_.emplace(SwitchDevice::kPorts, job_options_.format.format);
   for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
     device_.receiver(port).connect(
         [this, port](Ticks) -> std::optional<MacReceiver::Arrival> {
@@ -108,10 +109,12 @@ JobOptions Mixture::random_job() {
   const unsigned workers =
       options_.workers != 0 ? options_.workers : 2 + static_cast<unsigned>(prng_.below(SwitchDevice::kPorts - 1));
   job.ports.assign(ports.begin(), ports.begin() + workers);
-  constexpr numbers::Format formats[] = {numbers::Format::kFp32, numbers::Format::kInt32, numbers::Format::kBfp};
-  job.format.format = formats[prng_.below(3)];
+  constexpr numbers::Format formats[] = {numbers::Format::kFp32, numbers::Format::kInt32, numbers::Format::kBfp,
+                                         numbers::Format::kFp16, numbers::Format::kBf16};
+  job.format.format = formats[prng_.below(std::size(formats))];
   if (options_.format) job.format.format = *options_.format;
-  job.names_format = job.format.format == numbers::Format::kBfp || prng_.chance(0.5);
+  const bool is_default = job.format.format == numbers::Format::kFp32 || job.format.format == numbers::Format::kInt32;
+  job.names_format = !is_default || prng_.chance(0.5);
   job.is_wild = prng_.chance(0.3);
   job.has_tag = prng_.chance(0.15);
   job.first_psn = prng_.chance(0.5) ? static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask

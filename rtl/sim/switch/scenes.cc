@@ -81,7 +81,7 @@ Stage::Stage(const Scene& scene)
       departures_(job_.world()) {
   const numbers::Format format = job_.options().format.format;
   if (scene.is_compared) {
-    comparison_ = std::make_unique<Comparison>(SwitchDevice::kPorts, format == numbers::Format::kFp32);
+    comparison_ = std::make_unique<Comparison>(SwitchDevice::kPorts, format);
   }
   configure(device_, comparison_ ? &comparison_->software() : nullptr, format != numbers::Format::kInt32,
             (1u << job_.world()) - 1);
