@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import cocotb
@@ -253,3 +254,9 @@ async def folds_early_at_any_time(dut: Any) -> None:
 def test_aggregation_processor() -> None:
     """Two ports, one job, no block floating point."""
     simulate("aggregation_processor", __file__, Ports=PORTS, Jobs=1)
+
+
+def test_formats() -> None:
+    """Two ports of three fold, one job, every format."""
+    tests = Path(__file__).with_name("formats.py")
+    simulate("aggregation_processor", str(tests), Ports=PORTS + 1, Jobs=1, HasBfp=1, HasHalf=1)

@@ -10,7 +10,7 @@ import numpy as np
 from test_aggregation_processor import FOLDED, KEPT, PLACE, PLACES, PORTS, Bench, ready
 
 import netfold
-from benches import chance, packed, simulate
+from benches import chance, packed
 from halves import folded
 
 HOW = {"int32": 0, "fp32": 1, "bfp": 2, "fp16": 4, "bf16": 5}
@@ -130,8 +130,3 @@ async def a_packet_takes_less_than_it_needs_to_arrive(dut: Any, wire: str) -> No
     dut._log.info("cycles a packet of %s: %s", wire, each)
     assert all(one <= ARRIVES_CYCLES for one in each)
     assert wire == "bfp" or each == [128] * (packets - 1)
-
-
-def test_formats() -> None:
-    """Two ports of three fold, one job, every format."""
-    simulate("aggregation_processor", __file__, Ports=PORTS + 1, Jobs=1, HasBfp=1, HasHalf=1)
