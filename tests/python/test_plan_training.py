@@ -220,6 +220,26 @@ def test_steps_within_backward_tell_how_the_network_is_delayed(beside: float) ->
     assert found.beside == pytest.approx(beside, abs=0.001)
 
 
+def test_the_batch_that_shows_a_delay_most_tells_it() -> None:
+    """A long network shows it beside long computation. A short one is hidden there, whether it is delayed or not."""
+    settings, counts = CheckSettings((3,), (448, 1792)), (1 << 18,) * 20
+    small, large, larger = (Computation(0.04 * batch, (0.004 * batch,) * 20, (0.0001,) * 20) for batch in (1, 4, 16))
+
+    def shown(wire: str, computation: Computation) -> float:
+        costs = train_model.LinkCosts(1.0, 0.0, 0.0, 0.0)
+        return train_model.delay_shown(settings, Way("ring", wire, True), counts, computation, costs)
+
+    assert shown("fp32", large) > 3 * shown("fp32", small) > 0
+    assert shown("bfp", small) > 3 * shown("bfp", larger)
+
+
+def test_two_workers_calibrate_every_way_once_and_those_within_backward_with_every_batch() -> None:
+    settings = CheckSettings((3,), (448, 1792, 3584))
+    assert settings.calibration_ways(448) == settings.ways()
+    for batch in (1792, 3584):
+        assert settings.calibration_ways(batch) == tuple(way for way in settings.ways() if way.overlaps)
+
+
 @pytest.mark.parametrize("workers", [3, 6])
 def test_a_network_bound_step_follows_its_bound(workers: int) -> None:
     settings = CheckSettings((workers,), (448,))

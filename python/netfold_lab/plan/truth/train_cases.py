@@ -126,6 +126,10 @@ class CheckSettings:
         narrow = [replace(way, is_narrow=True) for way in wide if way.algorithm == IN_NETWORK]
         return (*wide, *(narrow if self.switch_rate_mbit_s else ()))
 
+    def calibration_ways(self, batch: int) -> tuple[Way, ...]:
+        """Those that two workers calibrate with this batch: all with the first one, else those within backward."""
+        return tuple(way for way in self.ways() if way.overlaps or batch == self.batches[0])
+
     def jobs(self) -> list[Job]:
         """The labs, one after the other."""
         return [Job(self.profile(count, batch), self.ways()) for count in self.workers for batch in self.batches]
@@ -138,5 +142,5 @@ class CheckSettings:
     def steps(self) -> int:
         """The number of steps, for a progress bar."""
         ways, jobs = len(self.ways()), len(self.workers) * len(self.batches)
-        alone = 2 * len(self.batches) * (self.calibration_repeat + 1)
-        return alone + ways * (self.calibration_repeat + 1) + jobs * ways * (self.repeat + 1)
+        calibrated = sum(2 + len(self.calibration_ways(batch)) for batch in self.batches)
+        return calibrated * (self.calibration_repeat + 1) + jobs * ways * (self.repeat + 1)

@@ -21,7 +21,14 @@ from netfold_lab.lab.cluster import Lab
 from netfold_lab.plan.truth.other_load import least_disturbed
 from netfold_lab.plan.truth.step_model import PredictedStep
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Job, Way
-from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of, with_beside
+from netfold_lab.plan.truth.train_model import (
+    Calibration,
+    computation_of,
+    delay_shown,
+    link_costs,
+    link_of,
+    with_beside,
+)
 
 Tell = Callable[[str], None]
 APART = replace(COMPUTE_ALONE, spreads=True)  # with a core for each of the workers that calibrate
@@ -88,25 +95,31 @@ def check(settings: CheckSettings, findings: Findings, tell: Tell) -> None:
 
 
 def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calibration:
-    """Measure two workers: computation with each batch, and every way to exchange with the first batch."""
+    """Measure two workers: computation with each batch, every way to exchange with the first batch, and those within
+    backward with all of them."""
     cores = len(os.sched_getaffinity(0))
     computation, crowded, links = {}, {}, {}
+    computed: dict[int, Series] = {}
+    measured: dict[int, dict[Way, Series]] = {}
     counts: tuple[int, ...] = ()
     for batch in settings.batches:
-        ways = settings.ways() if batch == settings.batches[0] else ()
-        measured = {way: Series(way.variant) for way in ways}
+        measured[batch] = {way: Series(way.variant) for way in settings.calibration_ways(batch)}
+        job = Job(settings.profile(CALIBRATION_WORKERS, batch), tuple(measured[batch]))
         tell(f"starting {CALIBRATION_WORKERS} workers that calibrate, batch {batch}")
-        with Crew.at_work(settings, Job(settings.profile(CALIBRATION_WORKERS, batch), ways), others) as crew:
+        with Crew.at_work(settings, job, others) as crew:
             alone, own_filled_s = crew.compute(APART, settings.calibration_repeat, tell)
             together, shared_filled_s = crew.compute(TOGETHER, settings.calibration_repeat, tell)
             counts = crew.counts()
-            crew.take_turns(measured, settings.calibration_repeat, tell)
+            crew.take_turns(measured[batch], settings.calibration_repeat, tell)
         computation[batch] = computation_of(alone, own_filled_s, min(1.0, cores / CALIBRATION_WORKERS))
         crowded[batch] = computation_of(together, shared_filled_s, 1 / CALIBRATION_WORKERS)
-        for way in (way for way in ways if way.overlaps):
-            after = next(each for each in ways if link_of(each) == link_of(way) and not each.overlaps)
-            costs = link_costs(settings, way, counts, alone, measured[way], measured[after])
-            links[link_of(way)] = with_beside(costs, settings, way, counts, computation[batch], measured[way])
+        computed[batch] = alone
+    first = settings.batches[0]
+    for way in (way for way in settings.ways() if way.overlaps):
+        after = replace(way, overlaps=False)
+        costs = link_costs(settings, way, counts, computed[first], measured[first][way], measured[first][after])
+        told = max(settings.batches, key=lambda each: delay_shown(settings, way, counts, computation[each], costs))
+        links[link_of(way)] = with_beside(costs, settings, way, counts, computation[told], measured[told][way])
     return Calibration(cores, counts, computation, crowded, links)
 
 

@@ -6,7 +6,7 @@ each other. The second one is for more workers than cores.
 Steps that exchange after backward give the part of a link's rate that arrives. The CPU times of all steps that exchange
 give the CPU time of the engine and the switch, and the CPU time that starts an all-reduce. Steps that exchange within
 backward give the part of its speed that the network keeps beside computation: the part with which the model has their
-time.
+time. Of all batches, the one tells it in whose steps it shows most.
 
 All else follows from these values: the bytes of more workers, the time of the network (simulated), the computation that
 hides it, and how workers, engines and the switch share the cores (step_model.py).
@@ -128,6 +128,17 @@ def link_costs(
         sum(step.switch_cpu_s for step in both) / len(both) / CALIBRATION_WORKERS,
         max(0.0, _computing_cpu_s(overlapped) - _computing_cpu_s(alone)),
     )
+
+
+def delay_shown(
+    settings: CheckSettings, way: Way, counts: Sequence[int], computation: Computation, costs: LinkCosts
+) -> float:
+    """The part of a step's time by which two workers show how the network is delayed beside computation. It is small
+    where little of the network runs beside computation, or all is hidden. An estimate from it then follows the noise.
+    """
+    exchange = exchange_of(settings, CALIBRATION_WORKERS, way, counts, costs)
+    slow_s, fast_s = (predict(computation, replace(exchange, beside=each), 1, 1).time_s for each in (BESIDE_LEAST, 1.0))
+    return slow_s / fast_s - 1
 
 
 def with_beside(
