@@ -48,7 +48,7 @@ def test(
     frames_a_run: Annotated[int, typer.Option(min=1, help="Frames of each run.")] = 1000,
     frames: Annotated[int, typer.Option(min=0, help="Aggregated frames at line rate, for each format.")] = 10_000,
     formats: Annotated[
-        str, typer.Option(help="Formats of gradients, with commas: fp32, int32, bfp, fp16, bf16.")
+        str, typer.Option(help="Formats of gradients, with commas: fp32, int32, bfp, fp16, bf16.", show_default="all")
     ] = "fp32,int32,bfp,fp16,bf16",
     messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose frames.")] = 4,
     loss: Annotated[float, typer.Option(min=0, max=0.3, help="Fraction of frames lost, each way.")] = 0.05,
