@@ -92,11 +92,13 @@ def all_to_all(machine: Machine, group: int) -> Piece:
     servers, part = group // inside, 1 / group
     over_nvlink = part * (inside - 1) * servers / machine.inside_bytes_s if inside > 1 else 0.0
     over_nics = part * inside * (servers - 1) * machine.gpus / (machine.nics_bytes_s * NICS_USABLE)
-    neighbour = INSIDE[RING][SIMPLE] * US if inside > 1 else 0.0
-    hop = _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE) if servers > 1 else INSIDE[RING][SIMPLE] * US
-    start = KERNEL_US * US + hop + (servers - 1) * LAUNCH[SIMPLE] * US + (neighbour if servers > 1 else 0.0)
+    hop = neighbour = INSIDE[RING][SIMPLE] * US
+    start = KERNEL_US * US
+    if servers > 1:
+        hop = _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE)
+        start += (servers - 1) * LAUNCH[SIMPLE] * US + (neighbour if inside > 1 else 0.0)
     slower = max(over_nvlink, over_nics)
-    return Piece(SENDS, SIMPLE, start, 1 / slower if slower else math.inf, hop, _fill_s(min(servers, 2)))
+    return Piece(SENDS, SIMPLE, start + hop, 1 / slower if slower else math.inf, hop, _fill_s(min(servers, 2)))
 
 
 def _fill_s(servers: int) -> float:

@@ -75,7 +75,7 @@ def _errors() -> list[str]:
     found = []
     for mark in ("", "later", "blind"):
         for is_large, size in SIZES:
-            parts = [held_out(is_large, each, mark == "later", mark == "blind") for each in (False, True)]
+            parts = [held_out(is_large, each, mark) for each in (False, True)]
             found.append(_error(f"{size}, {mark}" if mark else size, *parts))
     for is_all_to_all, name in ((False, "all-gather and reduce-scatter"), (True, "all-to-all")):
         found += [

@@ -96,13 +96,12 @@ def is_counted(told: dict[str, Any]) -> bool:
     return "slow" not in told and ("network" not in told or "latency_us" in told)
 
 
-def held_out(is_large: bool, with_all: bool = False, only_later: bool = False, only_blind: bool = False) -> list[Row]:
+def held_out(is_large: bool, with_all: bool = False, mark: str = "") -> list[Row]:
     """All rows of all-reduces that nothing was fitted to: from 1 MiB on, or smaller ones. `with_all`: also of tables
-    that do not count. `only_later`: of tables that were opened when the model was final. `only_blind`: of the last of
-    these."""
+    that do not count. `mark`: only of tables that have it. Those that are "later" were opened when the model was final,
+    and the last of these are "blind"."""
     taken = [told for told in read()["tables"] if with_all or is_counted(told)]
-    taken = [told for told in taken if not only_later or "later" in told]
-    taken = [told for told in taken if not only_blind or "blind" in told]
+    taken = [told for told in taken if not mark or mark in told]
     return _held_out(taken, is_large)
 
 

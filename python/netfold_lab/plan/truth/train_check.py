@@ -23,6 +23,7 @@ from netfold_lab.plan.truth.step_model import PredictedStep
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Job, Way
 from netfold_lab.plan.truth.train_model import (
     Calibration,
+    LinkCosts,
     computation_of,
     delay_shown,
     link_costs,
@@ -99,8 +100,8 @@ def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calib
     backward with all of them."""
     cores = len(os.sched_getaffinity(0))
     computation, crowded, links = {}, {}, {}
-    computed: dict[int, Series] = {}
     measured: dict[int, dict[Way, Series]] = {}
+    costs: dict[Way, LinkCosts] = {}
     counts: tuple[int, ...] = ()
     for batch in settings.batches:
         measured[batch] = {way: Series(way.variant) for way in settings.calibration_ways(batch)}
@@ -113,13 +114,14 @@ def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calib
             crew.take_turns(measured[batch], settings.calibration_repeat, tell)
         computation[batch] = computation_of(alone, own_filled_s, min(1.0, cores / CALIBRATION_WORKERS))
         crowded[batch] = computation_of(together, shared_filled_s, 1 / CALIBRATION_WORKERS)
-        computed[batch] = alone
-    first = settings.batches[0]
-    for way in (way for way in settings.ways() if way.overlaps):
-        after = replace(way, overlaps=False)
-        costs = link_costs(settings, way, counts, computed[first], measured[first][way], measured[first][after])
-        told = max(settings.batches, key=lambda each: delay_shown(settings, way, counts, computation[each], costs))
-        links[link_of(way)] = with_beside(costs, settings, way, counts, computation[told], measured[told][way])
+        costs |= {
+            way: link_costs(settings, way, counts, alone, steps, measured[batch][after])
+            for way, steps in measured[batch].items()
+            if way.overlaps and (after := replace(way, overlaps=False)) in measured[batch]
+        }
+    for way, cost in costs.items():
+        told = max(settings.batches, key=lambda each: delay_shown(settings, way, counts, computation[each], cost))
+        links[link_of(way)] = with_beside(cost, settings, way, counts, computation[told], measured[told][way])
     return Calibration(cores, counts, computation, crowded, links)
 
 
