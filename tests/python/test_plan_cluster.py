@@ -188,6 +188,9 @@ def test_nccls_server_is_read(tmp_path: Path) -> None:
     assert [each.socket for each in found.layout.complexes] == [0, 1]
     assert found.layout.complexes[0].gpus_bit_s[0] == pytest.approx(16 * 8e9 * 128 / 130)
     assert route(found.graph(), 2, 5).count("UPI") == 2
+    assert found.layout.processor == "intel"
+    (tmp_path / "server.xml").write_text((NCCL % "16").replace("<cpu ", '<cpu vendor="AuthenticAMD" '))
+    assert importers.nccl(tmp_path / "server.xml", 1e9, "nic").processor == "amd"
 
 
 @pytest.mark.parametrize("text", ["<system/>", "<gpu/>", "<system", NCCL % "wide"])

@@ -42,7 +42,7 @@ DEVICES = {
     # ResNet-50 on 64 of EFLOPS' V100s: 81,027 images/s (Figure 13), 24.5 GFLOP each
     "v100": Device(31e12, 750e9, 150e9, 32 * GIBI),
     # MLPerf 0.7 to 2.0: about 2,900 images/s of ResNet-50 on one A100
-    "a100": Device(71e12, 1300e9, 250e9, 80 * GIBI, text_flop_s=185e12),
+    "a100": Device(71e12, 1300e9, 250e9, 80 * GIBI, text_flop_s=183e12),
     # about twice as fast in MLPerf 3.0
     "h100": Device(140e12, 2000e9, 400e9, 80 * GIBI, text_flop_s=400e12),
     # ResNet-50 in fp32 on a GeForce RTX 2080: about 230 images/s

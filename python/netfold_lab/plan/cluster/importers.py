@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from netfold_lab.plan.cluster import fabric
 from netfold_lab.plan.cluster.graph import Graph
 from netfold_lab.plan.cluster.server import Complex, Layout, NvLink
+from netfold_lab.plan.library.machine import AMD, INTEL
 
 SI = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -143,7 +144,9 @@ def nccl(path: Path, upi_bit_s: float, between_gpus: str) -> Layout:
                 complexes.append(Complex(socket, _pcie_bit_s(top, path), tuple(gpus), tuple(nics)))
     if not any(each.gpus_bit_s for each in complexes):
         raise ValueError(f"{path} has no <gpu> behind any <cpu>")
-    return Layout(tuple(complexes), upi_bit_s, between_gpus, _nvlink(system))
+    vendors = {cpu.get("vendor") for cpu in system.findall("cpu")}
+    processor = AMD if "AuthenticAMD" in vendors else INTEL
+    return Layout(tuple(complexes), upi_bit_s, between_gpus, _nvlink(system), processor=processor)
 
 
 def _nvlink(system: ElementTree.Element) -> NvLink | None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from netfold_lab.plan.cluster.graph import HOST, OTHER, Graph
+from netfold_lab.plan.library.machine import INTEL
 
 NEAR, DEAR = 0.1, 50.0  # costs; a link of the fabric costs 1
 GPU_LINK, NIC_LINK, ROOT_PORT, UPI, NVLINK = "GPU's PCIe link", "NIC's PCIe link", "PCIe root port", "UPI", "NVLink"
@@ -48,7 +49,7 @@ class NvLink:
 @dataclass(frozen=True)
 class Layout:
     """One kind of server. `nvlink`: None without NVLink. `rails`: NIC i of every server is on rail i modulo their
-    number."""
+    number. `processor`: its maker."""
 
     complexes: tuple[Complex, ...]
     upi_bit_s: float
@@ -56,6 +57,7 @@ class Layout:
     nvlink: NvLink | None = None
     names: tuple[str, ...] = field(default=())
     rails: int = 1
+    processor: str = INTEL
 
     @property
     def gpus(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from netfold_lab.plan.cluster import importers
 from netfold_lab.plan.cluster.server import Layout, NvLink, even_layout
 from netfold_lab.plan.cluster.text import Text
-from netfold_lab.plan.library.machine import FASTEST_GBIT_S, GENERATION_OF, HOPPER, generation_of
+from netfold_lab.plan.library.machine import FASTEST_GBIT_S, GENERATION_OF, HOPPER, INTEL, generation_of
 
 GIGA = 1e9
 PCIE_GBIT_S = 100.0  # PCIe 3.0 x16
@@ -57,7 +57,7 @@ def read(text: Text, told: dict[str, Any]) -> Layout:
     pcie = told.get("pcie_gbit_s", usual) * GIGA
     root_port = told.get("root_port_gbit_s", told.get("pcie_gbit_s", usual)) * GIGA
     layout = even_layout(gpus, nics, switches, sockets, pcie, root_port, upi, between)
-    return _with_rails(text, told, replace(layout, nvlink=nvlink))
+    return _with_rails(text, told, replace(layout, nvlink=nvlink, processor=told.get("processor", INTEL)))
 
 
 def _with_rails(text: Text, told: dict[str, Any], layout: Layout) -> Layout:

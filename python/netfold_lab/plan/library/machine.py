@@ -17,6 +17,8 @@ FASTEST_GBIT_S = {VOLTA: 1200, AMPERE: 2400, HOPPER: 3600, BLACKWELL: 7200}  # 6
 # links of these generations, which carry 25, 25, 25 and 50.
 USABLE = {VOLTA: 20 / 25, AMPERE: 20 / 25, HOPPER: 20.6 / 25, BLACKWELL: 40.1 / 50}
 
+INTEL, AMD = "intel", "amd"
+
 
 def generation_of(rate_gbit_s: float) -> int:
     """The oldest generation of NVLink that is as fast."""
@@ -27,7 +29,8 @@ def generation_of(rate_gbit_s: float) -> int:
 class Machine:
     """`servers` with `gpus` each. Bytes per second of a GPU's NVLink (raw), and of the NICs of a server together (raw).
     `path_s`: seconds of cables and switches between two servers. `is_switched`: through NVSwitch, which sums if `sums`
-    (NVLink SHARP). `folds`: the network's switches sum. `message_s`: software time of a message of ours."""
+    (NVLink SHARP). `folds`: the network's switches sum. `message_s`: software time of a message of ours. `processor`:
+    the maker of the one that hands messages to the NICs."""
 
     servers: int
     gpus: int
@@ -39,6 +42,7 @@ class Machine:
     sums: bool = False
     folds: bool = False
     message_s: float = 10e-6
+    processor: str = INTEL
 
     @property
     def world(self) -> int:

@@ -26,11 +26,13 @@ class Piece:
     bytes_s: float
     chunk_s: float
     fill_s: float
+    slice_part: float = 0.0  # 0: chunks of the best size
 
     def seconds(self, size_bytes: float) -> float:
         """The time of a tensor of so many bytes."""
         moving = size_bytes / self.bytes_s
-        return self.start_s + moving + min(2 * math.sqrt(self.chunk_s * moving), self.fill_s)
+        filling = self.slice_part * moving if self.slice_part else 2 * math.sqrt(self.chunk_s * moving)
+        return self.start_s + moving + min(filling, self.fill_s)
 
 
 def fastest(pieces: Sequence[Piece], size_bytes: float) -> Piece:

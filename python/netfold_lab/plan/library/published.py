@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from netfold_lab.plan.library import nccl
-from netfold_lab.plan.library.machine import HOPPER, Machine, generation_of
+from netfold_lab.plan.library.machine import HOPPER, INTEL, Machine, generation_of
 from netfold_lab.plan.library.pieces import Piece, fastest
 from netfold_lab.plan.step.names import ALL_REDUCE
 
 FILE = Path(__file__).parent / "published.json"
 ALL_TO_ALL = "all-to-all"
+LATER, BLIND, SEEN = "later", "blind", "seen"
 GPUS = 8
 CABLES, CABLE_US = 2, 0.6
 LARGE = 1 << 20  # bytes; larger tensors are judged apart from smaller ones
@@ -56,6 +57,7 @@ def machine_of(told: dict[str, Any]) -> Machine:
         generation=generation,
         sums=generation >= HOPPER,
         folds=told.get("folding", False),
+        processor=told.get("processor", INTEL),
     )
 
 
@@ -63,7 +65,7 @@ def _pieces(told: dict[str, Any]) -> list[Piece]:
     """Those that the planner may choose from, or what the source forced."""
     machine, collective = machine_of(told), told.get("collective", ALL_REDUCE)
     if collective == ALL_TO_ALL:
-        return [nccl.all_to_all(machine, machine.world)]
+        return nccl.all_to_all(machine, machine.world)
     found = nccl.pieces(machine, collective)
     return [each for each in found if _name(each) == told["forced"]] if "forced" in told else found
 
@@ -99,24 +101,50 @@ def is_counted(told: dict[str, Any]) -> bool:
 def held_out(is_large: bool, with_all: bool = False, mark: str = "") -> list[Row]:
     """All rows of all-reduces that nothing was fitted to: from 1 MiB on, or smaller ones. `with_all`: also of tables
     that do not count. `mark`: only of tables that have it. Those that are "later" were opened when the model was final,
-    and the last of these are "blind"."""
-    taken = [told for told in read()["tables"] if with_all or is_counted(told)]
-    taken = [told for told in taken if not mark or mark in told]
+    and the last of these were "blind"."""
+    taken = [told for told in _counted("tables", with_all) if not mark or mark in told]
     return _held_out(taken, is_large)
 
 
-def others(is_all_to_all: bool, is_large: bool, with_all: bool = False) -> list[Row]:
-    """Rows of all-to-alls, or of all-gathers and reduce-scatters, to which nothing was fitted."""
-    taken = [told for told in read()["other_collectives"] if with_all or is_counted(told)]
-    return _held_out([told for told in taken if (told["collective"] == ALL_TO_ALL) == is_all_to_all], is_large)
+def others(is_all_to_all: bool, is_large: bool, with_all: bool = False, is_blind: bool = False) -> list[Row]:
+    """Rows of all-to-alls, or of all-gathers and reduce-scatters, to which nothing was fitted. `is_blind`: only of
+    tables that were not seen when the model was mended."""
+    taken = [told for told in _others(is_all_to_all, with_all) if not is_blind or mark_of(told) == BLIND]
+    return _held_out(taken, is_large)
 
 
-def when_opened(is_large: bool) -> list[Row]:
-    """All-to-alls, as the planner predicted them before its model of them was mended."""
+def when_opened(is_large: bool, is_all_to_all: bool = True, with_all: bool = False) -> list[Row]:
+    """Rows of the other collectives as the planner predicted them when their tables were opened: of those that were
+    opened when the model was final."""
+    return _as_opened([told for told in _others(is_all_to_all, with_all) if LATER in told], is_large)
+
+
+def blind_when_opened(is_large: bool, with_all: bool = False) -> list[Row]:
+    """Rows of all-reduces whose tables were blind, as the planner predicted them then."""
+    return _as_opened([told for told in _counted("tables", with_all) if BLIND in told], is_large)
+
+
+def mark_of(told: dict[str, Any]) -> str:
+    """How a table was opened: later than the model was final, blind, and whether it was seen in a later mending."""
+    return next((mark for mark in (SEEN, BLIND, LATER) if mark in told), "")
+
+
+def _counted(part: str, with_all: bool) -> list[dict[str, Any]]:
+    return [told for told in read()[part] if with_all or is_counted(told)]
+
+
+def _others(is_all_to_all: bool, with_all: bool) -> list[dict[str, Any]]:
+    taken = _counted("other_collectives", with_all)
+    return [told for told in taken if (told["collective"] == ALL_TO_ALL) == is_all_to_all]
+
+
+def _as_opened(taken: list[dict[str, Any]], is_large: bool) -> list[Row]:
     found = []
-    for told in read()["other_collectives"]:
+    for told in taken:
         was = told.get("was_us", {})
-        found += [replace(row, predicted_s=was[str(row.size_bytes)] * 1e-6) for row in rows(told) if was]
+        for row in rows(told):
+            first_s = was.get(str(row.size_bytes), 1e6 * row.predicted_s) * 1e-6
+            found.append(replace(row, predicted_s=first_s))
     return [row for row in found if (row.size_bytes >= LARGE) == is_large]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.library.machine import AMD, INTEL
 from netfold_lab.plan.step import closed, experts, pipeline, stages, tensor
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
@@ -215,6 +216,11 @@ def _servers(cluster: Cluster) -> list[list[str]]:
     return [
         ["NVLink", f"{nvlink.rate_bit_s / 1e9:g} Gbit/s a GPU and direction, generation {nvlink.generation}", FILE],
         ["between the GPUs of a server", through, FILE],
+        [
+            "processors of a server",
+            {INTEL: "Intel", AMD: "AMD"}[layout.processor],
+            FILE if cluster.told & {"servers.processor", "servers.nccl"} else ASSUMED,
+        ],
         [
             "library of nccl, nccl-...",
             "NCCL 2.30: its algorithms, with its tuning table's constants",

@@ -49,6 +49,7 @@ def machine_of(graph: Graph, layout: Layout | None, software: Software, kind: st
         sums=layout.nvlink.sums,
         folds=any(node.kind == SWITCH and math.isinf(node.fold_bit_s) for node in graph.nodes),
         message_s=software.step_latency_s,
+        processor=layout.processor,
     )
 
 

@@ -168,7 +168,9 @@ REMARKS = [
     "not gathered again (the same section): zero2. Gradients are added up over micro-batches before they are "
     "reduce-scattered: here over those of a chunk that follow each other, 16. An earlier version of this page assumed "
     "4 chunks, counted weights and gradients in fp32, activations of GPT's blocks, and 80 GB: 99 to 114 GB. The rate "
-    "of H100 was fitted again, to the same row, when the chunks changed (588 before, 560 TFLOP/s now).",
+    "of H100 was fitted again, to the same row, when the chunks changed (588 TFLOP/s before, 560 then). "
+    "Both rates were fitted again, to the same rows, when the model of rings was mended: H100 560 and A100 185 before, "
+    "555 and 183 now.",
     "",
     "Where values are from. Megatron-LM: the six rates, the sizes, batches and numbers of GPUs were compared with "
     "the table in NVIDIA/Megatron-LM (images/cases_april2021.png, commit 4076ab38ee), and chunks and micro-batches "
