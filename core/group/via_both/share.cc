@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace netfold::group {
 namespace {
@@ -10,13 +11,18 @@ namespace {
 constexpr double kNoneBelow = 0.05, kAllFrom = 0.95;  // what is left is not worth a second way
 constexpr double kShareMin = 1.0 / 128;               // to find out more
 constexpr double kPaceMin = 1.0 / 16;
-constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // times what the link, or the switch, is known to carry
+constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // times what the link is known to carry
 constexpr double kForget = 1.02;                     // the link, at each tensor that does not load it more
-constexpr int kLinkProbePeriod = 64, kSwitchProbePeriod = 16, kTryAllPeriod = 64;  // tensors
-constexpr double kNearlyAll = 0.6;                  // of the link: a switch that takes so much may take all of it
-constexpr double kNews = 1.03, kMuchNews = 1.1;     // a measured rate above the estimate, after which it may grow on
+constexpr int kLinkProbePeriod = 64, kSwitchProbePeriod = 10, kTryAllPeriod = 64;  // tensors
+constexpr int kLinkProbeTensors = 2;
+constexpr double kUsualPart = 0.95;              // of the link: what parts that do not quite end together reach
+constexpr double kNearlyAll = 0.6;               // of the link: a switch that takes so much may take all of it
+constexpr double kNews = 1.03, kMuchNews = 1.1;  // a measured rate above the estimate, after which it may grow on
+constexpr double kMuchRoom = 1.5;
+constexpr int kInVainMax = 2, kLargeProbes = 2, kLargeProbesOfChanged = 8;  // probes of a switch
+constexpr double kNearlyAllRoom = 0.95;             // a switch that takes so much of its room may take more
 constexpr double kTogether = 0.03;                  // the parts end together if they differ by less
-constexpr double kNoise = 0.4;                      // a smaller difference is half believed
+constexpr double kNoise = 0.4, kNoiseAtEnds = 0.6;  // a smaller difference is half believed, or not at all
 constexpr double kForgetSeen = 0.97;                // of what switches took of a tensor, at each later one
 constexpr double kSlowerMin = 0.1, kFasterMax = 2;  // by what one tensor changes the estimate
 constexpr double kMiss = 1.5;                       // times the predicted time
@@ -26,15 +32,6 @@ constexpr int kPatienceMin = 16, kPatienceMax = 256;  // tensors
 constexpr double kPieceSeconds = 0.08, kPieceBytesMin = 1 << 20;
 constexpr int kSizeClasses = 32;               // of small tensors
 constexpr double kDoubledBytesMax = 32 << 10;  // of a tensor that ranks sum by recursive doubling (schedule.h)
-
-// By how much the estimate of a switch changes. It took `taken` times the estimated rate, and the ranks needed `ratio`
-// times as long as it: 0 if all went through switches. There was room for `most` times the rate.
-double change_of(const Share& share, double taken, double ratio, double most) {
-  if (ratio <= 0) return std::abs(taken - 1) > kTogether ? taken : 1;
-  if (share.gives_room) return taken > kNews ? std::min({taken, most, kFasterMax}) : 1;  // and a burst passes faster
-  if (std::abs(ratio - 1) <= kTogether) return 1;
-  return std::abs(ratio - 1) < kNoise ? std::sqrt(ratio) : std::clamp(ratio, kSlowerMin, kFasterMax);
-}
 
 double seconds_in_switches(const ShareEstimate::Outcome& outcome) {
   return to_seconds(std::ranges::max(outcome.in_switches));
@@ -57,7 +54,7 @@ Share ShareEstimate::next() {
   ++issued_;
   ++since_measured_;
   const double link = ways_.link_bytes_s * (probes_switch ? 1 : probe_link());
-  const double room = probes_switch ? kProbe : 1;
+  const double room = probes_switch ? room_ : 1;
   const double at_switches = ways_.switches_bytes_s();
   const bool tries_all = probes_switch && at_switches > kNearlyAll * link && (takes_more_ || issued_ >= try_all_at_);
   if (tries_all) try_all_at_ = issued_ + kTryAllPeriod;
@@ -76,10 +73,12 @@ Share ShareEstimate::next() {
 
 // What the link carries by itself is measured too low where a queue was short, or the tensor small.
 double ShareEstimate::probe_link() {
-  if (growth_ > 1) return growth_;
-  if (--until_link_probed_ > 0) return 1;
-  until_link_probed_ = kLinkProbePeriod;
-  return kLaterProbe;
+  if (!is_probing_link_ && --until_link_probed_ <= 0) {
+    until_link_probed_ = kLinkProbePeriod;
+    is_probing_link_ = true;
+    growth_ = kLaterProbe;
+  }
+  return is_probing_link_ ? growth_ : 1;
 }
 
 double ShareEstimate::best_share() const {
@@ -125,7 +124,12 @@ void ShareEstimate::measured(const Ways& ways) {
   is_measured_ = true;
   since_measured_ = misses_ = 0;
   seen_bytes_s_ = 0;
-  growth_ = 1;
+  ratios_.assign(ways.switches.size(), 1);
+  probed_ = usual_ = {};
+  is_probing_link_ = false;
+  room_ = kRoomMore;
+  large_probes_ = kLargeProbes;
+  in_vain_ = 0;
   takes_more_ = true;
   without_ = {};
   until_link_probed_ = kLinkProbePeriod;
@@ -168,7 +172,6 @@ void ShareEstimate::keep_within_link() {
 }
 
 void ShareEstimate::follow(const Share& share, const Outcome& outcome, double took_s) {
-  const double in_switches_s = seconds_in_switches(outcome), among_ranks_s = to_seconds(outcome.among_ranks);
   double predicted_s = 0;  // of the slowest switch
   for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
     if (is_lost(each)) continue;
@@ -177,33 +180,99 @@ void ShareEstimate::follow(const Share& share, const Outcome& outcome, double to
   double& link = ways_.link_bytes_s;
   const double x = share.of_all_switches(), sent = outcome.size_bytes * (x + sent_among_ranks_ * (1 - x));
   look_for_misses(took_s, std::max(predicted_s, sent / link));
-  // What is let go faster holds up the other parts.
-  if (among_ranks_s > 0 && probes_link(share)) {
-    const double carried = sent / took_s;  // or more, if only a switch was not done
-    growth_ = carried > kMuchNews * link ? kProbe : carried > kNews * link ? kLaterProbe : 1;
-    link = std::max(carried, in_switches_s > among_ranks_s ? link : link / kLaterProbe);
-    decided_ = issued_;
-    return;
+  if (outcome.among_ranks > 0) {
+    const bool is_probe = probes_link(share);
+    if (!share.gives_room && !outcome.is_at_an_end) {
+      (is_probe ? probed_ : usual_).add(sent, to_seconds(outcome.whole));
+    }
+    if (probed_.tensors >= kLinkProbeTensors) return follow_link();
+    if (is_probe) return;  // what is let go faster holds up the other parts
+  } else {
+    link = std::max(sent / took_s, link / kForget);  // a burst may have been taken for it
+    is_probing_link_ = false;                        // the ranks send nothing that could be let go faster
   }
-  if (among_ranks_s <= 0) link = std::max(sent / took_s, link / kForget);  // a burst may have been taken for the link
-  if (among_ranks_s <= 0 || share.gives_room) takes_more_ = false;
-  bool has_changed = false;
+  follow_switches(share, outcome);
+}
+
+// Some tensors were let go faster. Too much for a link makes its queue lose packets, so they may even be slower. The
+// link is slower than thought only if it carried less without them, too.
+void ShareEstimate::follow_link() {
+  double& link = ways_.link_bytes_s;
+  const double carried = probed_.bytes_s(), usual = usual_.tensors > 0 ? usual_.bytes_s() : carried;
+  probed_ = usual_ = {};
+  is_probing_link_ = carried > kNews * link;
+  growth_ = carried > kMuchNews * link ? kProbe : kLaterProbe;
+  decided_ = issued_;
+  if (carried >= link) {
+    link = carried;
+  } else if (usual < kUsualPart * link) {
+    link = std::max({carried, usual, link / kLaterProbe});
+  }
+}
+
+void ShareEstimate::follow_switches(const Share& share, const Outcome& outcome) {
+  const double in_switches_s = seconds_in_switches(outcome), size = outcome.size_bytes;
+  if (in_switches_s > 0) {
+    seen_bytes_s_ = std::max(share.of_all_switches() * size / in_switches_s, kForgetSeen * seen_bytes_s_);
+  }
+  if (outcome.among_ranks <= 0) takes_more_ = false;
   const double at_switches = ways_.switches_bytes_s();
-  if (in_switches_s > 0) seen_bytes_s_ = std::max(x * outcome.size_bytes / in_switches_s, kForgetSeen * seen_bytes_s_);
+  const double room = share.link_bytes_s - share.pace_bytes_s;
+  bool has_changed = false;
   for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
-    const double in_switch_s = to_seconds(outcome.in_switches[each]);
-    if (in_switch_s <= 0 || is_lost(each)) continue;
+    if (outcome.in_switches[each] <= 0 || is_lost(each)) continue;
     double& at_switch = ways_.switches[each].bytes_s;
-    const double taken = share.of_switches[each] * outcome.size_bytes / in_switch_s;
-    const double most = 1 + (kProbe - 1) * at_switches / at_switch;
-    double times = change_of(share, taken / at_switch, among_ranks_s / in_switch_s, most);
-    // That the ranks need longer proves nothing of a switch that takes no more than it was thought to take.
-    if (times > 1 && !share.gives_room) times = std::clamp(seen_bytes_s_ / at_switches, 1.0, times);
+    const double taken = share.of_switches[each] * size / to_seconds(outcome.in_switches[each]) / at_switch;
+    double times = 1;
+    if (outcome.among_ranks <= 0) {
+      times = std::abs(taken - 1) > kTogether ? taken : 1;
+    } else if (share.gives_room) {  // and a burst passes faster
+      times = taken > kNews ? std::min({taken, 1 + (room - at_switches) / at_switch, kFasterMax}) : 1;
+    } else {
+      // That the ranks need longer proves nothing of a switch that takes no more than it was thought to take.
+      times = std::min(change_by_ratio(each, outcome), std::max(seen_bytes_s_ / at_switches, 1.0));
+    }
     has_changed = has_changed || times != 1;
-    takes_more_ = takes_more_ || (share.gives_room && among_ranks_s > 0 && times > 1);
     at_switch *= times;
   }
+  if (share.gives_room && outcome.among_ranks > 0)
+    choose_room(ways_.switches_bytes_s() / at_switches, room / at_switches);
   if (has_changed) keep_within_link();
+}
+
+// The ranks needed so much longer than the switch, or it than they. A part that ends late makes the next one look fast,
+// so a small difference must show twice.
+double ShareEstimate::change_by_ratio(std::size_t each, const Outcome& outcome) {
+  const double ratio = to_seconds(outcome.among_ranks) / to_seconds(outcome.in_switches[each]);
+  if (std::abs(ratio - 1) >= (outcome.is_at_an_end ? kNoiseAtEnds : kNoise)) {
+    without_.begin_anew();
+    large_probes_ = kLargeProbesOfChanged;
+    room_ = std::max(room_, kRoomMore);
+    return std::clamp(ratio, kSlowerMin, kFasterMax);
+  }
+  if (outcome.is_at_an_end) return 1;
+  const double before = std::exchange(ratios_[each], ratio);
+  const double agreed = ratio < 1 ? std::max(ratio, before) : std::min(ratio, before);
+  if ((ratio < 1) != (agreed < 1) || std::abs(agreed - 1) <= kTogether) return 1;
+  return std::sqrt(agreed);
+}
+
+// Room that a switch does not take makes a tensor slower, so the routine probe is a small one. It is larger where the
+// switch has changed lately. While the switch takes more, probes follow each other.
+void ShareEstimate::choose_room(double grown, double offered) {
+  const bool was_much = offered > kMuchRoom;
+  takes_more_ = grown > kNews;
+  if (takes_more_) {
+    in_vain_ = 0;
+    large_probes_ = std::max(large_probes_, kLargeProbes);
+    room_ = grown > kNearlyAllRoom * offered && offered > kNearlyAllRoom * kRoomMore ? kRoomMax : kRoomMore;
+    return;
+  }
+  ++in_vain_;
+  large_probes_ = std::max(large_probes_ - 1, 0);
+  room_ = large_probes_ > 0 || was_much ? kRoomMore : kRoomMin;
+  // It may have been too much at once, or the switch needs a moment.
+  takes_more_ = was_much || (large_probes_ > kLargeProbes && in_vain_ < kInVainMax);
 }
 
 // The link may have become slower. Or the ranks wait for each other, and it is as it was.

@@ -10,9 +10,10 @@
 //
 // Both are measured before the first tensor (measurement.h). From then on c follows from which part ends first, so that
 // it does not matter how long the ranks wait for each other. That alone finds no c that is too low: the ranks then fill
-// the link, and both parts end together. So now and then the ranks leave the switch more room, and c grows if it takes
-// it. Without that room c grows no further than the switch was seen to take data: ranks that are slower than their link
-// prove nothing of the switch. B grows when a tensor that was let go faster is faster.
+// the link, and both parts end together. So now and then the ranks leave the switch a little more room, and more and
+// more while it takes it: c grows by what it takes. Without that room c grows no further than the switch was seen to
+// take data: ranks that are slower than their link prove nothing of the switch. B grows when a tensor that was let go
+// faster is faster.
 #pragma once
 
 #include <algorithm>
@@ -76,6 +77,9 @@ class ShareEstimate {
     // How long each part took, from when it was begun and the part before it had ended; 0 if there was none.
     std::vector<Nanoseconds> in_switches;
     Nanoseconds among_ranks = 0;
+    Nanoseconds whole = 0;  // from when it was begun, and all of the tensor before it had ended
+    // The first or the last piece of several: nothing runs before it, or behind it, so its parts end less alike.
+    bool is_at_an_end = false;
   };
   void note(std::uint64_t tensor, const Share& share, const Outcome& outcome);
 
@@ -88,6 +92,7 @@ class ShareEstimate {
 
  private:
   static constexpr double kFastPart = 0.4;  // of the link: less is not what fast switches are measured at
+  static constexpr double kRoomMin = 1.08, kRoomMore = 1.25, kRoomMax = 2;
 
   double probe_link();
   double best_share() const;
@@ -96,6 +101,10 @@ class ShareEstimate {
   std::uint32_t small_to_switch() const;
   bool probes_link(const Share& share) const;
   void follow(const Share& share, const Outcome& outcome, double took_s);
+  void follow_link();
+  void follow_switches(const Share& share, const Outcome& outcome);
+  double change_by_ratio(std::size_t each, const Outcome& outcome);
+  void choose_room(double grown, double offered);
   void look_for_misses(double took_s, double predicted_s);
   void keep_within_link();
   bool is_lost(std::size_t at) const { return std::ranges::find(lost_, at) != lost_.end(); }
@@ -103,13 +112,30 @@ class ShareEstimate {
   const int world_;
   const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
   Ways ways_ = {};
-  double seen_bytes_s_ = 0;        // at which rate all switches together took data, the most in the last tensors
+  double seen_bytes_s_ = 0;     // at which rate all switches together took data, the most in the last tensors
+  std::vector<double> ratios_;  // how much longer than each switch the ranks needed, in the last tensor
+  struct Carried {              // by the link
+    double bytes = 0, seconds = 0;
+    int tensors = 0;
+
+    double bytes_s() const { return bytes / seconds; }
+    void add(double more_bytes, double more_seconds) {
+      bytes += more_bytes;
+      seconds += more_seconds;
+      ++tensors;
+    }
+  };
+  Carried usual_ = {}, probed_ = {};  // since the last probe, and during this one
+  bool is_probing_link_ = false;
   std::vector<std::size_t> lost_;  // switches
   bool is_measured_ = false;
   std::uint64_t issued_ = 0;   // shares so far
   std::uint64_t decided_ = 0;  // the first tensor whose share knows of the last change
-  double growth_ = 1;          // by how much the next tensor is let go faster, as the last one was faster
-  bool takes_more_ = false;    // the switch did when it had more room
+  double room_ = kRoomMore;    // that the next probe leaves switches: times what they are known to take
+  double growth_ = 1;          // by how much a probe lets tensors go faster than the link is known to carry
+  int in_vain_ = 0;            // probes of the switch since it took more
+  int large_probes_ = 0;       // of the switch, that are left since it changed
+  bool takes_more_ = false;    // the switch may: the next tensor leaves it room
   int until_link_probed_ = 0, until_switch_probed_ = 0;  // tensors
   std::uint64_t try_all_at_ = 0;
   int since_measured_ = 0;  // tensors

@@ -13,7 +13,6 @@ namespace netfold::group {
 namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
-constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
 constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
 
@@ -163,22 +162,6 @@ SplitSession::Piece& SplitSession::new_piece(Tensor& tensor, bool is_divided) {
   return pieces_.back();
 }
 
-void SplitSession::measure_next() {
-  while (!measurement_->is_over() && measurement_->at_switch() && is_lost(*measurement_->at_switch())) {
-    measurement_->begin(time_);
-    measurement_->end(time_);
-  }
-  if (measurement_->is_over()) {
-    if (options_.rank == 0) estimate_.measured(measurement_->ways());
-    decided_.reset();
-    return send_word();
-  }
-  among_ranks_->pace(0);
-  const CollectiveRequest request = measurement_->begin(time_);
-  if (const auto at = measurement_->at_switch()) return hand_to_switch(*at, kMeasurementTicket, request);
-  among_ranks_->submit_unprepared(kMeasurementTicket, request);
-}
-
 // A small tensor: rank 0 has said which sizes are.
 bool SplitSession::is_faster_by_switch(const CollectiveRequest& request) const {
   if (!is_split(request) || !is_all_reduce(request)) return false;
@@ -219,17 +202,6 @@ void SplitSession::start_whole_in_switch(std::size_t at, Piece& piece) {
   start_in_switch(at, piece);
 }
 
-// What rank 0 has said about what begins now. Its word about what comes next leaves.
-Share SplitSession::take_share() {
-  begin_lives();
-  const Share share = share_;
-  small_to_switch_ = share.small_to_switch;
-  small_switch_ = share.small_switch;
-  if (share.joins_scatters) join_scatters();
-  send_word();
-  return share;
-}
-
 // Where elements of a tensor end that are divided by such shares of the whole: behind a block.
 std::vector<std::size_t> SplitSession::cuts_of(std::size_t count, const std::vector<double>& shares, double whole) {
   std::vector<std::size_t> cuts = {0};  // between two of them is the part of each switch
@@ -250,11 +222,13 @@ void SplitSession::start_piece(Tensor& tensor) {
   decided_.reset();
   piece.share = take_share();
   piece.number = divided_++;
+  piece.begun = time_;
   report_->of_switch = piece.share.of_all_switches();
 
   const CollectiveRequest& request = tensor.request;
   const std::size_t begin = tensor.begun, count = elements_of_piece(request, begin, piece.share.piece_bytes);
   tensor.begun += count;
+  piece.is_at_an_end = (begin == 0 || tensor.begun == request.count) && 3 * count < request.count;
   const std::vector<std::size_t> cuts = cuts_of(count, piece.share.of_switches, 1);
   const bool is_only_among_ranks = count == request.count && cuts[count_] == 0;
   if (!is_only_among_ranks) {
@@ -280,29 +254,6 @@ void SplitSession::start_piece(Tensor& tensor) {
   piece.among_ranks = part_between(cuts[count_], count);
   for (std::size_t at = 0; at < count_; ++at) start_in_switch(at, piece);
   start_among_ranks(piece);
-}
-
-// About the large collective after this one, or the first after a measurement. Only a piece uses a share up.
-void SplitSession::send_word() {
-  assert(!awaits_word_);
-  if (options_.rank == 0) {
-    std::vector<std::size_t> lives;
-    for (const Switch& each : switches_) lives.push_back(each.next);
-    if (!decided_ || !estimate_.is_measured()) decided_ = estimate_.next();
-    decided_->joins_scatters = one_way_.wants_switch() && estimate_.is_fast() && decided_->of_all_switches() > 0;
-    decided_->one_ways_overlap = one_way_.overlaps();
-    decided_->one_way_to_switch = decided_->joins_scatters && may_go_one_way(*decided_);
-    word_.write(*decided_, lives);
-  }
-  awaits_word_ = true;
-  CollectiveRequest request;
-  request.in = request.out = word_.numbers().data();
-  request.count = word_.numbers().size();
-  request.type = numbers::ElementType::kInt32;
-  request.format = numbers::Format::kInt32;
-  request.collective = schedule::Collective::kBroadcast;
-  request.algorithm.name = "binomial";
-  among_ranks_->submit_unprepared(kWordTicket, request);
 }
 
 // On rank 0: by all ranks, in the life that the next word names.
@@ -453,22 +404,6 @@ bool SplitSession::collect() {
   return true;
 }
 
-void SplitSession::end_of_measured() {
-  measurement_->end(time_);
-  measure_next();
-}
-
-void SplitSession::take_word() {
-  share_ = word_.share();
-  next_lives_ = word_.lives();
-  awaits_word_ = false;
-  if (!measurement_) return;
-  measurement_.reset();
-  has_measured_ = true;
-  small_to_switch_ = share_.small_to_switch;
-  small_switch_ = share_.small_switch;
-}
-
 void SplitSession::end_in_switch(std::size_t at, Ticket piece) {
   end_part(running(piece).in_switches[at], switches_[at].free_at);
   Life& life = switches_[at].current();
@@ -479,23 +414,6 @@ void SplitSession::end_part(Part& part, Nanoseconds& way_free_at) {
   part.is_over = true;
   part.took = time_ - std::max(part.begun, way_free_at);
   way_free_at = time_;
-}
-
-void SplitSession::finish(const Piece& piece) {
-  --piece.tensor->pieces;
-  if (!piece.is_divided || options_.rank != 0) return;
-  ShareEstimate::Outcome outcome{
-      .size_bytes = static_cast<double>(piece.size_bytes), .in_switches = {}, .among_ranks = piece.among_ranks.took};
-  for (std::size_t at = 0; at < count_; ++at) outcome.in_switches.push_back(piece.in_switches[at].took);
-  estimate_.note(piece.number, piece.share, outcome);
-  const Ways& ways = estimate_.ways();
-  report_->switch_bytes_s = ways.switches_bytes_s();
-  report_->link_bytes_s = ways.link_bytes_s;
-  for (std::size_t at = 0; at < count_; ++at) {
-    SwitchSession* const session = switches_[at].current().session.get();
-    if (session == nullptr) continue;
-    session->say_shared({piece.share.of_switches[at], ways.switches[at].bytes_s, ways.link_bytes_s});
-  }
 }
 
 std::vector<Ticket> SplitSession::take_finished() {

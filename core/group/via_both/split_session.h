@@ -69,6 +69,8 @@ class SplitSession final : public Session {
   nlohmann::json counters() const override;
 
  private:
+  static constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
+
   struct Part {
     CollectiveRequest request;
     bool is_over = true;
@@ -91,8 +93,10 @@ class SplitSession final : public Session {
     Ticket ticket;  // at both sessions
     Tensor* tensor;
     bool is_divided;
-    Share share = {};          // of a large one
-    std::uint64_t number = 0;  // among the divided
+    bool is_at_an_end = false;  // of a tensor of several pieces
+    Share share = {};           // of a large one
+    std::uint64_t number = 0;   // among the divided
+    Nanoseconds begun = 0;
     std::size_t size_bytes = 0;
     std::vector<Part> in_switches = {};
     Part among_ranks = {};
@@ -199,7 +203,7 @@ class SplitSession final : public Session {
   std::uint32_t small_to_switch_ = 0;
   std::size_t small_switch_ = 0;
   bool has_measured_ = false;
-  Nanoseconds ranks_free_at_ = 0;
+  Nanoseconds ranks_free_at_ = 0, free_at_ = 0;            // when the last part among the ranks, the last piece ended
   std::deque<std::unique_ptr<Tensor>> waiting_, running_;  // in the order of submission
   std::deque<Piece> pieces_;                               // that run
   Ticket next_ticket_ = 1;

@@ -38,6 +38,10 @@ void WithoutSwitches::note(bool went_without, double times) {
   if (with_ > kSlow) become(State::kTrying);
 }
 
+void WithoutSwitches::begin_anew() {
+  if (state_ == State::kWith) become(State::kWith);
+}
+
 void WithoutSwitches::compare() {
   const bool is_faster = median(times_) < kClearlyFaster * with_;
   if (!is_faster) {

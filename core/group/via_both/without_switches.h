@@ -15,6 +15,8 @@ class WithoutSwitches {
   // A tensor took `times` as long as the ranks would need by themselves, over links that carry nothing else. It is
   // neither a probe of a switch nor of the link.
   void note(bool went_without, double times);
+  // A switch has changed much. Tensors that were divided as it was before prove nothing.
+  void begin_anew();
 
  private:
   enum class State { kWith, kTrying, kWithout };
