@@ -55,7 +55,7 @@ PURE = re.compile(
     r"|switch/(aggregation|jobs|protocols)/.*"
     r"|switch/(switch_control|switch_path|uplinks)\.(h|cc)|membership/.*"
     r"|switch/ethernet/(?!frame_plane|frame_thread|kernel_switch).*"
-    r"|group/(session|undo|scratch_pool|collective_request)\.(h|cc)"
+    r"|group/(session|undo|scratch_pool|collective_request|request_pieces)\.(h|cc)"
     r"|group/via_\w+/(\w*session|\w+_path|window|congestion_window|path_delay|operation"
     r"|observer_watch|executor"
     r"|reduction|plans?|share|share_word|losses|kept_parts|split_losses|waits|life_lines"

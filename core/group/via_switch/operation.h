@@ -1,12 +1,5 @@
-// One collective on its way: how its tensor is cut into chunks, what each chunk carries, and where results go.
-//
-// A chunk belongs to all ranks (all-reduce) or has an owner: the rank that receives its sum (reduce-scatter), or whose
-// bytes it is (all-gather, broadcast). Where every rank owns a part, the chunks of the parts take turns, so that every
-// rank's link is busy all the time. A barrier is one chunk without bytes.
-//
-// Results are written to `out` as they come. In place, the bytes that they replace are saved before: a tensor that
-// cannot be folded whole is put back as it was. Saving chunk by chunk costs the same memory traffic as a copy at the
-// end, but hides it behind the network.
+// One collective on its way to a switch: a piece of it (group/request_pieces.h) is a chunk. This page has the packets
+// of these chunks, and checks their results.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +9,7 @@
 #include <vector>
 
 #include "group/collective_request.h"
-#include "group/undo.h"
+#include "group/request_pieces.h"
 #include "group/via_switch/window.h"
 #include "numbers/codec.h"
 #include "wire/lease.h"
@@ -41,7 +34,7 @@ class Operation {
   Operation(Ticket ticket, const CollectiveRequest& request, const wire::Lease& lease, std::uint16_t rank);
 
   Ticket ticket() const { return ticket_; }
-  std::uint64_t chunks() const { return plan_.chunks * parts_; }
+  std::uint64_t chunks() const { return pieces_.count(); }
   std::size_t elements() const { return request_.count; }
   Direction direction() const {  // in which most bytes go
     if (kind_ == wire::Kind::kContribution) return Direction::kBoth;
@@ -65,21 +58,12 @@ class Operation {
   bool accepts(Position position, const wire::Packet& result) const;
   void store(Position position, std::span<const std::byte> payload);
   // The same where the switch has nothing for this rank, but the chunk is done.
-  bool accepts_done(Position position) const { return !receives(extent(position)); }
+  bool accepts_done(Position position) const { return !pieces_.receives(piece(position)); }
   void store_done(Position position);
   void put_back();
 
  private:
-  struct Extent {
-    std::size_t first, count;  // units: elements, or bytes where these are copied
-    std::uint16_t owner;
-  };
-  Extent extent(Position position) const;
-  bool receives(const Extent& extent) const;
-  void keep_input(ScratchPool& pool);
-  const std::byte* source(const Extent& extent) const;
-  std::size_t bytes_of(std::size_t units) const;
-  std::size_t target_offset(const Extent& extent) const;
+  RequestPieces::Piece piece(Position position) const;
   void count_stored(Position position);
   std::uint8_t term_flags(Position position) const;
 
@@ -87,16 +71,10 @@ class Operation {
   CollectiveRequest request_;
   numbers::WireFormat wire_;
   std::uint16_t world_, rank_;
-  wire::Kind kind_;         // of its contributions
-  std::uint16_t parts_;     // each with an owner, or one
-  std::size_t unit_bytes_;  // not of encoded elements
-  std::size_t part_units_;  // of one part
-  std::size_t stride_;      // units from where one rank's part begins to the next
-  ChunkPlan plan_;          // of one part
+  wire::Kind kind_;  // of its contributions
+  RequestPieces pieces_;
   std::uint64_t stored_ = 0;
   Position first_ = 0;
-  Undo undo_;
-  ScratchBuffer input_;          // a copy of what was handed over, where results overlap what is still to be sent
   std::vector<bool> is_stored_;  // by chunk
 };
 
