@@ -13,11 +13,34 @@ constexpr std::size_t kMagicAt = 0, kVersionFormatAt = 2, kFlagsAt = 3, kJobAt =
                       kBlockAt = 10, kMantissaAt = 11, kMessageAt = 12, kLengthAt = 16;
 static_assert(kLengthAt + 4 == kAggregationBytes);
 static_assert(kFirstRoom == 1004 && kMessageRoom == 131052 && kWindowPackets == 512);
-constexpr std::size_t kLengthMultiple = 4;  // so no packet of a message has a pad
+constexpr std::size_t kLengthMultiple = 4;                            // so no packet of a message has a pad
+constexpr unsigned kOtherShift = 8, kGives = 0x80, kRankMask = 0xff;  // of `rank`, in a one-way message
+static_assert(kShortBytes % kLengthMultiple == 0);
+
+// The flag, and what it makes of the field `rank`.
+void parse_way(std::uint16_t rank, AggregationHeader& header) {
+  const bool is_one_way = (header.flags & kOneWay) != 0;
+  header.flags &= static_cast<std::uint8_t>(~kOneWay);
+  header.way = Way::kToAll;
+  header.other = 0;
+  header.rank = rank;
+  if (!is_one_way) return;
+  const unsigned other = rank >> kOtherShift;
+  header.way = (other & kGives) != 0 ? Way::kFromGiver : Way::kToOwner;
+  header.other = static_cast<std::uint8_t>(other & ~kGives);
+  header.rank = rank & kRankMask;
+}
+
+std::uint16_t rank_field(const AggregationHeader& header) {
+  if (header.way == Way::kToAll) return header.rank;
+  const unsigned gives = header.way == Way::kFromGiver ? kGives : 0u;
+  return static_cast<std::uint16_t>((gives | header.other) << kOtherShift | (header.rank & kRankMask));
+}
 
 AggregationError check(const AggregationHeader& header, Version version) {
   if ((header.flags & ~(kEndsTensor | kSummed)) != 0) return AggregationError::kFlags;
   if (version == Version::kV1 && header.workers != 0) return AggregationError::kFlags;
+  if (header.other > kOtherMax) return AggregationError::kOther;
   if (header.format == numbers::Format::kBfp) {
     if (!numbers::is_valid({header.block, header.mantissa})) return AggregationError::kShape;
   } else if (header.block != 0 || header.mantissa != 0) {
@@ -46,7 +69,7 @@ AggregationError parse(std::span<const std::byte> payload, AggregationHeader& he
   header.workers = static_cast<std::uint8_t>(flags_workers >> kWorkersShift);
   header.job = get_big<std::uint16_t>(payload, kJobAt);
   header.epoch = get_big<std::uint16_t>(payload, kEpochAt);
-  header.rank = get_big<std::uint16_t>(payload, kRankAt);
+  parse_way(get_big<std::uint16_t>(payload, kRankAt), header);
   header.block = static_cast<std::uint8_t>(payload[kBlockAt]);
   header.mantissa = static_cast<std::uint8_t>(payload[kMantissaAt]);
   header.message = get_big<std::uint32_t>(payload, kMessageAt);
@@ -58,10 +81,11 @@ std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header) {
   std::array<std::byte, kAggregationBytes> bytes;
   put_big(std::span<std::byte>(bytes), kMagicAt, kAggregationMagic);
   bytes[kVersionFormatAt] = static_cast<std::byte>(kAggregationVersion << 4 | static_cast<unsigned>(header.format));
-  bytes[kFlagsAt] = static_cast<std::byte>(header.workers << kWorkersShift | header.flags);
+  const auto one_way = header.way != Way::kToAll ? unsigned{kOneWay} : 0u;
+  bytes[kFlagsAt] = static_cast<std::byte>(header.workers << kWorkersShift | one_way | header.flags);
   put_big(std::span<std::byte>(bytes), kJobAt, header.job);
   put_big(std::span<std::byte>(bytes), kEpochAt, header.epoch);
-  put_big(std::span<std::byte>(bytes), kRankAt, header.rank);
+  put_big(std::span<std::byte>(bytes), kRankAt, rank_field(header));
   bytes[kBlockAt] = static_cast<std::byte>(header.block);
   bytes[kMantissaAt] = static_cast<std::byte>(header.mantissa);
   put_big(std::span<std::byte>(bytes), kMessageAt, header.message);
@@ -93,10 +117,13 @@ bool is_marked_as_sum(const Header& header) {
 }
 
 std::string to_string(const AggregationHeader& header) {
+  constexpr const char* kWays[]{"", " to rank", " from rank"};
+  std::string way = kWays[static_cast<std::size_t>(header.way)];
+  if (header.way != Way::kToAll) way += fmt::format(" {}", header.other);
   return fmt::format("job {} epoch {} rank {} message {} {} bytes of {}{}", header.job, header.epoch, header.rank,
                      header.message, header.length_bytes, numbers::name_of(header.format),
                      (header.flags & kEndsTensor) != 0 ? " end of tensor" : "") +
-         ((header.flags & kSummed) != 0 ? " summed" : "");
+         way + ((header.flags & kSummed) != 0 ? " summed" : "");
 }
 
 const char* name_of(AggregationError error) {
@@ -105,6 +132,7 @@ const char* name_of(AggregationError error) {
     case AggregationError::kForeign: return "foreign";
     case AggregationError::kFormat: return "format";
     case AggregationError::kFlags: return "flags";
+    case AggregationError::kOther: return "other";
     case AggregationError::kShape: return "shape";
     case AggregationError::kLength: return "length";
   }

@@ -7,6 +7,11 @@
 //   +--------+--------+--------+--------+--------+--------+--------+--------+----------------+----------------+
 // Only the Write First packet contains it, and so has 1004 bytes of gradients where the others have 1024
 // (allreduce-switch, Table IV; the paper leaves its fields open). Numbers are in network byte order.
+//
+// A *one-way* message (flag 4) goes up or down, and not both ways: either all ranks contribute and one rank, the owner,
+// gets the sum, or one rank, the giver, contributes and all others get its bytes. The upper byte of `rank` then has the
+// owner, or the giver with its highest bit set. A packet that has nothing to say is *short*: it has its place, its
+// headers and 4 bytes of zeros.
 #pragma once
 
 #include <array>
@@ -32,8 +37,18 @@ constexpr std::size_t kMessageRoom = kMessagePackets * kPathMtu - kAggregationBy
 enum AggregationFlag : std::uint8_t {
   kEndsTensor = 1,  // workers that disagree on a length find out here
   kSummed = 2,      // set by the switch: these are sums
+  kOneWay = 4,      // AggregationHeader::way says which; not in AggregationHeader::flags
 };
 constexpr unsigned kWorkersShift = 3;  // the five bits above the flags: the number of workers
+constexpr unsigned kOtherMax = 31;     // a rank in the upper byte of `rank`; a switch folds fewer ports
+// In a short packet, where the gradients would be. An Ethernet frame of v2 then needs no padding.
+constexpr std::size_t kShortBytes = 4;
+
+enum class Way : std::uint8_t {
+  kToAll,      // everyone contributes and everyone gets the sum
+  kToOwner,    // everyone contributes, and one rank gets the sum
+  kFromGiver,  // one rank contributes, and all others get its bytes
+};
 
 // A frame that a switch has not folded looks like one that it has, and must never be taken for one: a switch that does
 // not fold here, or has just lost its memory, forwards it. So the switch marks sums: kSummed in the aggregation header,
@@ -51,6 +66,8 @@ struct AggregationHeader {
   std::uint8_t flags = 0;
   std::uint8_t workers = 0;  // of the job, if the sender says so: not in RoCE v1
   std::uint16_t job = 0, epoch = 0, rank = 0;
+  Way way = Way::kToAll;
+  std::uint8_t other = 0;                // of a one-way message: the owner, or the giver
   std::uint8_t block = 0, mantissa = 0;  // of bfp; 0 otherwise
   std::uint32_t message = 0;             // number within the epoch: the first is 0
   std::uint32_t length_bytes = 0;        // gradients in this message, a multiple of 4
@@ -60,12 +77,15 @@ struct AggregationHeader {
   std::uint32_t packets() const {
     return static_cast<std::uint32_t>((kAggregationBytes + length_bytes + kPathMtu - 1) / kPathMtu);
   }
-  // Bytes of gradients in packet `index` of the message.
+  // Bytes of gradients in packet `index` of the message, where it is full.
   std::size_t payload_bytes(std::uint32_t index) const;
+  // Whether the packets that a rank sends, or gets from the switch, are full or short.
+  bool is_full_from(std::uint32_t from) const { return way != Way::kFromGiver || from == other; }
+  bool is_full_to(std::uint32_t to) const { return way == Way::kToAll || (way == Way::kToOwner) == (to == other); }
 };
 
 // kForeign: not ours, to be forwarded. The others are ours and wrong.
-enum class AggregationError : std::uint8_t { kNone, kForeign, kFormat, kFlags, kShape, kLength };
+enum class AggregationError : std::uint8_t { kNone, kForeign, kFormat, kFlags, kOther, kShape, kLength };
 
 // `payload` is that of a Write First. A message has two packets at least: one that fits into one packet would travel as
 // a Write Only, which no switch folds.

@@ -73,18 +73,15 @@ void emit_v2(const Header& header, std::size_t transport_bytes, std::span<std::b
   assert(from && to);
   out[kVersionAt] = kVersionAndWords;
   put_big(out, kServiceAt, header.traffic_class);
-  put_big(out, kTotalAt, static_cast<std::uint16_t>(network_bytes(Version::kV2) + transport_bytes));
   put_big(out, kIdAt, std::uint16_t{0});
   put_big(out, kFragmentAt, kDoNotFragment);
   put_big(out, kTimeToLiveAt, header.hop_limit);
   out[kProtocolAt] = kUdpProtocol;
-  put_big(out, kIpCheckAt, std::uint16_t{0});
   put_big(out, kIpFromAt, from.value_or(0));
   put_big(out, kIpToAt, to.value_or(0));
-  put_big(out, kIpCheckAt, ipv4_checksum(out));
   put_big(out, kUdpFromAt, header.source_port);
   put_big(out, kUdpToAt, kUdpPort);
-  put_big(out, kUdpLengthAt, static_cast<std::uint16_t>(kUdpBytes + transport_bytes));
+  set_transport_bytes(out, Version::kV2, transport_bytes);
   put_big(out, kUdpCheckAt, std::uint16_t{0});  // none: the ICRC covers more (annex A17)
 }
 
@@ -105,6 +102,14 @@ void emit_network(const Header& header, std::size_t transport_bytes, std::span<s
   put_big(out, kHopLimitAt, header.hop_limit);
   std::memcpy(out.data() + kFromAt, header.from.data(), header.from.size());
   std::memcpy(out.data() + kToAt, header.to.data(), header.to.size());
+}
+
+void set_transport_bytes(std::span<std::byte> packet, Version version, std::size_t transport_bytes) {
+  if (version == Version::kV1) return put_big(packet, kPayloadLengthAt, static_cast<std::uint16_t>(transport_bytes));
+  put_big(packet, kTotalAt, static_cast<std::uint16_t>(network_bytes(Version::kV2) + transport_bytes));
+  put_big(packet, kUdpLengthAt, static_cast<std::uint16_t>(kUdpBytes + transport_bytes));
+  put_big(packet, kIpCheckAt, std::uint16_t{0});
+  put_big(packet, kIpCheckAt, ipv4_checksum(packet));
 }
 
 void mask_network(std::span<std::byte> header, Version version) {

@@ -1,6 +1,6 @@
 // Bytes thrown at the switch of frames and at RoCE workers while a job folds: random ones, frames of the job with bits
-// flipped, cut or lengthened, frames whose ICRC was made right again after that. Nothing may crash or leak (the
-// sanitizers watch), and no sum changes.
+// flipped, cut or lengthened, frames whose ICRC was made right again after that. Frames of one-way messages are full or
+// short by chance. Nothing may crash or leak (the sanitizers watch), and no result changes.
 //
 // NETFOLD_FUZZ_FRAMES sets how many (default 100,000), NETFOLD_SEED which.
 #include <gtest/gtest.h>
@@ -28,7 +28,9 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
   header.rank = static_cast<std::uint16_t>(prng.below(kWorld + 1));
   header.message = static_cast<std::uint32_t>(prng.below(6));
   header.length_bytes = static_cast<std::uint32_t>(1008 + 4 * prng.below(2000));
-  return message_frame(self.sending, peer, header, 1 + prng.below(3));
+  header.way = static_cast<roce::Way>(prng.below(3));
+  if (header.way != roce::Way::kToAll) header.other = static_cast<std::uint8_t>(prng.below(kWorld + 1));
+  return message_frame(self.sending, peer, header, 1 + prng.below(3), std::byte{0}, prng.chance(0.3));
 }
 
 // With a right ICRC again, and not of a later epoch: a sender that forges the epoch can replace a job, because RoCE has
@@ -65,18 +67,62 @@ std::vector<std::byte> hostile(RoceWorld& world, Prng& prng) {
   return bytes;
 }
 
+// A tensor of each rank, and collectives over it: an all-reduce, a reduce-scatter, and a broadcast of the last rank's.
+class Collectives {
+ public:
+  explicit Collectives(std::size_t part) : part_(part) {
+    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
+      auto& tensor = in_.emplace_back(part * kWorld);
+      for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<float>(rank + i % 100);
+      sums_.emplace_back(part * kWorld);
+      parts_.emplace_back(part);
+      copies_.emplace_back(part * kWorld);
+    }
+  }
+
+  void submit(RoceWorld& world) {
+    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
+      const auto submit = [&](schedule::Collective collective, std::vector<float>& out, std::size_t count) {
+        group::CollectiveRequest request{in_[rank].data(), out.data(), count};
+        request.collective = collective;
+        request.root = kWorld - 1;
+        world.submit(rank, request);
+      };
+      submit(schedule::Collective::kAllReduce, sums_[rank], part_ * kWorld);
+      submit(schedule::Collective::kReduceScatter, parts_[rank], part_);
+      submit(schedule::Collective::kBroadcast, copies_[rank], part_ * kWorld);
+    }
+  }
+
+  void expect_right() const {
+    std::vector<float> sum(part_ * kWorld);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<float>(3 + 3 * (i % 100));
+    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
+      const auto part = sum.begin() + static_cast<std::ptrdiff_t>(rank * part_);
+      ASSERT_EQ(sums_[rank], sum);
+      ASSERT_EQ(parts_[rank], std::vector<float>(part, part + static_cast<std::ptrdiff_t>(part_)));
+      ASSERT_EQ(copies_[rank], in_[kWorld - 1]);
+    }
+  }
+
+ private:
+  std::size_t part_;
+  std::vector<std::vector<float>> in_, sums_, parts_, copies_;
+};
+
 void expect_right_sums(roce::Version version, std::uint64_t frames, std::uint64_t seed) {
   SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed << " version " << static_cast<int>(version));
   Prng prng(seed);
-  RoceWorld world(
-      {.world = kWorld, .version = version, .faults = {.loss = 0.01}, .roce = {.idle_max = kSecond}, .seed = seed});
+  RoceWorld world({.world = kWorld,
+                   .version = version,
+                   .one_way = true,
+                   .faults = {.loss = 0.01},
+                   .roce = {.idle_max = kSecond},
+                   .seed = seed});
   for (std::uint64_t sent = 0; sent < frames; sent += kFramesARound) {
-    std::vector<std::vector<float>> tensors(kWorld, std::vector<float>(3000));
-    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
-      for (std::size_t i = 0; i < tensors[rank].size(); ++i) tensors[rank][i] = static_cast<float>(rank + i % 100);
-      world.submit(rank, {tensors[rank].data(), tensors[rank].data(), tensors[rank].size(), numbers::ElementType::kFp32,
-                          numbers::Format::kFp32, false});
-    }
+    SCOPED_TRACE(::testing::Message() << "after " << sent << " frames");
+    Collectives collectives(1000);
+    collectives.submit(world);
     for (std::size_t i = 0; i < kFramesARound; ++i) {
       const std::vector<std::byte> bytes = hostile(world, prng);
       if (prng.chance(0.7)) {
@@ -86,12 +132,9 @@ void expect_right_sums(roce::Version version, std::uint64_t frames, std::uint64_
       }
       if (i % 20 == 0) world.run(10 * kMicrosecond);
     }
-    ASSERT_TRUE(world.run(1000 * kSecond)) << "after " << sent << " frames";
-    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
-      for (std::size_t i = 0; i < tensors[rank].size(); ++i) {
-        ASSERT_EQ(tensors[rank][i], static_cast<float>(3 + 3 * (i % 100))) << "after " << sent << " frames";
-      }
-    }
+    ASSERT_TRUE(world.run(1000 * kSecond));
+    collectives.expect_right();
+    if (::testing::Test::HasFatalFailure()) return;
   }
   std::uint64_t dropped = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(switching::RoceVerdict::kCount); ++i) {

@@ -44,9 +44,10 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
     Worker& worker = workers_[first + rank];
     worker.session.reset();
     worker.channel = std::make_unique<group::PacketChannel>(std::move(cable), channel);
-    worker.session = std::make_unique<group::RoceSession>(
-        group::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp, options_.message_packets},
-        *worker.channel, options_.timeout);
+    worker.session =
+        std::make_unique<group::RoceSession>(group::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp,
+                                                                   options_.message_packets, options_.one_way},
+                                             *worker.channel, options_.timeout);
     worker.error.reset();
   }
   for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
@@ -129,11 +130,12 @@ bool RoceWorld::run(Nanoseconds limit) {
 }
 
 std::vector<std::byte> message_frame(const group::QpInfo& self, const group::QpInfo& peer,
-                                     const wire::roce::AggregationHeader& header, std::uint64_t packets) {
-  std::vector<std::byte> message(wire::roce::kAggregationBytes + header.length_bytes);
+                                     const wire::roce::AggregationHeader& header, std::uint64_t packets, std::byte fill,
+                                     bool is_short) {
+  std::vector<std::byte> message(wire::roce::kAggregationBytes + header.length_bytes, fill);
   std::ranges::copy(wire::roce::emit(header), message.begin());
   group::RoceSender sender(self, peer);
-  sender.post(header.message, message, 0);
+  sender.post(header.message, message, 0, is_short);
   std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
   std::size_t size_bytes = 0;
   for (; packets > 0; --packets) {

@@ -22,6 +22,7 @@ struct RoceWorldOptions {
   std::uint32_t first_psn = 0;  // of rank 0; the others' are elsewhere
   std::uint32_t window_packets = 512;
   std::uint32_t message_packets = wire::roce::kMessagePackets;
+  bool one_way = false;
   Nanoseconds timeout = 30 * kSecond;  // of a worker
   link::Faults faults = {};
   switching::RoceOptions roce = {};
@@ -81,8 +82,10 @@ class RoceWorld {
   Nanoseconds time_ = kSecond;
 };
 
-// The last of a message's first `packets` frames, with all numbers 0, as `self` writes them to `peer`.
+// The last of a message's first `packets` frames, as `self` writes them to `peer`. All bytes of its gradients are
+// `fill`, or its packets are short.
 std::vector<std::byte> message_frame(const group::QpInfo& self, const group::QpInfo& peer,
-                                     const wire::roce::AggregationHeader& header, std::uint64_t packets);
+                                     const wire::roce::AggregationHeader& header, std::uint64_t packets,
+                                     std::byte fill = {}, bool is_short = false);
 
 }  // namespace netfold::tests

@@ -48,14 +48,16 @@ std::string to_text(const QpPairInfo& card) {
   return json_text(nlohmann::json{{"sending", to_json(card.sending)},
                                   {"receiving", to_json(card.receiving)},
                                   {"job", card.job},
-                                  {"epoch", card.epoch}});
+                                  {"epoch", card.epoch},
+                                  {"one_way", card.one_way}});
 }
 
 Result<QpPairInfo> parse_card(const std::string& text) {
   try {
     const auto fields = parse_json(text);
     return QpPairInfo{card_of(fields.at("sending")), card_of(fields.at("receiving")),
-                      fields.at("job").get<std::uint16_t>(), fields.at("epoch").get<std::uint16_t>()};
+                      fields.at("job").get<std::uint16_t>(), fields.at("epoch").get<std::uint16_t>(),
+                      fields.value("one_way", false)};  // an older endpoint does not say it
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' does not describe a RoCE endpoint: {}", text, error.what()));

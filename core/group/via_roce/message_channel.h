@@ -24,7 +24,7 @@ class MessageChannel {
  public:
   struct Arrived {
     std::uint32_t number;
-    std::span<const std::byte> bytes;
+    std::span<const std::byte> bytes;  // of a short message: the aggregation header and kShortBytes
   };
 
   virtual ~MessageChannel() = default;
@@ -33,7 +33,9 @@ class MessageChannel {
   // for writing. An error ends the channel.
   virtual Result<bool> pump(Nanoseconds now) = 0;
   virtual std::span<std::byte> room(std::uint32_t number) = 0;
-  virtual void post(std::uint32_t number, std::size_t size_bytes, Nanoseconds now) = 0;
+  // `is_short`: in short packets, of which only the aggregation header is read from the room. Only for
+  // one-way messages.
+  virtual void post(std::uint32_t number, std::size_t size_bytes, bool is_short, Nanoseconds now) = 0;
   virtual std::uint64_t acknowledged() const = 0;  // messages, in their order
   virtual std::optional<Arrived> take() = 0;       // the next message that is whole, in their order
 

@@ -12,19 +12,15 @@ namespace roce = wire::roce;
 }  // namespace
 
 MessageLayout::MessageLayout(numbers::WireFormat wire, std::uint32_t packets)
-    : wire_(wire),
-      packets_(packets),
-      first_(numbers::elements_that_fit(wire, roce::kFirstRoom)),
-      next_(numbers::elements_that_fit(wire, roce::kPathMtu)) {
+    : wire_(wire), packets_(packets), first_(that_fit(roce::kFirstRoom)), next_(that_fit(roce::kPathMtu)) {
   assert(first_ > 0 && is_message_length(packets));
 }
 
 std::uint32_t MessageLayout::length_bytes(std::size_t elements) const {
   assert(elements <= elements_a_message());
   std::size_t end = roce::kPathMtu;
-  for_packets(elements, [&](std::size_t at, std::size_t, std::size_t count) {
-    end = at + (numbers::encoded_bytes(wire_, count) + 3) / 4 * 4;
-  });
+  for_packets(elements,
+              [&](std::size_t at, std::size_t, std::size_t count) { end = at + (encoded_bytes(count) + 3) / 4 * 4; });
   return static_cast<std::uint32_t>(std::max(end, roce::kPathMtu + 4) - roce::kAggregationBytes);
 }
 
@@ -33,15 +29,25 @@ void MessageLayout::fill(numbers::ElementType type, const void* in, std::size_t 
   std::size_t end = roce::kAggregationBytes;
   for_packets(elements, [&](std::size_t at, std::size_t first, std::size_t count) {
     std::memset(message.data() + end, 0, at - end);
-    const auto* const from = static_cast<const std::byte*>(in) + first * numbers::size_bytes(type);
-    numbers::encode(wire_, type, from, count, message.data() + at);
-    end = at + numbers::encoded_bytes(wire_, count);
+    if (copies()) {
+      std::memcpy(message.data() + at, static_cast<const std::byte*>(in) + first, count);
+    } else {
+      const auto* const from = static_cast<const std::byte*>(in) + first * numbers::size_bytes(type);
+      numbers::encode(wire_, type, from, count, message.data() + at);
+    }
+    end = at + encoded_bytes(count);
   });
   std::memset(message.data() + end, 0, roce::kAggregationBytes + length_bytes(elements) - end);
 }
 
 bool MessageLayout::read(std::span<const std::byte> message, numbers::ElementType type, std::size_t elements, void* out,
                          std::uint32_t divide_by) const {
+  if (copies()) {
+    for_packets(elements, [&](std::size_t at, std::size_t first, std::size_t count) {
+      std::memcpy(static_cast<std::byte*>(out) + first, message.data() + at, count);
+    });
+    return true;
+  }
   bool is_well_formed = true;
   for_packets(elements, [&](std::size_t at, std::size_t, std::size_t count) {
     is_well_formed &= numbers::is_well_formed(wire_, message.data() + at, count);

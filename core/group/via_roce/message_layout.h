@@ -1,6 +1,6 @@
 // How a tensor is cut into messages of a RoCE connection, and the layout of a message. The aggregation header comes
 // first. Then follows every packet's share of the elements, in whole blocks, so that the switch can fold each packet by
-// itself.
+// itself. Without a format (kNone) an element is a byte, which travels as it lies in memory.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,13 @@ class MessageLayout {
   // Calls visit(byte in the message, first element, elements) for every packet that has elements.
   template <class Visit>
   void for_packets(std::size_t elements, Visit visit) const;
+  bool copies() const { return wire_.format == numbers::Format::kNone; }
+  std::size_t that_fit(std::size_t room_bytes) const {
+    return copies() ? room_bytes : numbers::elements_that_fit(wire_, room_bytes);
+  }
+  std::size_t encoded_bytes(std::size_t elements) const {
+    return copies() ? elements : numbers::encoded_bytes(wire_, elements);
+  }
 
   numbers::WireFormat wire_;
   std::size_t packets_;

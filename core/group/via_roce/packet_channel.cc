@@ -44,8 +44,8 @@ std::span<std::byte> PacketChannel::room(std::uint32_t number) {
   return endpoint_->sending_memory().subspan(number % wire::roce::kWindowMessages * kMessageBytes, kMessageBytes);
 }
 
-void PacketChannel::post(std::uint32_t number, std::size_t size_bytes, Nanoseconds now) {
-  endpoint_->sender().post(number, room(number).first(size_bytes), now);
+void PacketChannel::post(std::uint32_t number, std::size_t size_bytes, bool is_short, Nanoseconds now) {
+  endpoint_->sender().post(number, room(number).first(size_bytes), now, is_short);
 }
 
 std::optional<MessageChannel::Arrived> PacketChannel::take() {

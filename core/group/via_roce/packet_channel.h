@@ -24,7 +24,7 @@ class PacketChannel final : public MessageChannel {
 
   Result<bool> pump(Nanoseconds now) override;
   std::span<std::byte> room(std::uint32_t number) override;
-  void post(std::uint32_t number, std::size_t size_bytes, Nanoseconds now) override;
+  void post(std::uint32_t number, std::size_t size_bytes, bool is_short, Nanoseconds now) override;
   std::uint64_t acknowledged() const override { return endpoint_->sender().acknowledged(); }
   std::optional<Arrived> take() override;
   Nanoseconds deadline() const override;

@@ -21,6 +21,7 @@ struct QpPairInfo {
   QpInfo receiving;  // the end that the left neighbour writes to
   std::uint16_t job = 0;
   std::uint16_t epoch = 0;  // the job's, if this is rank 0's and no epoch was given
+  bool one_way = false;     // it has one-way messages, and its user says that the switch has them
 
   bool operator==(const QpPairInfo&) const = default;
 };

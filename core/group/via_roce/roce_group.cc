@@ -136,6 +136,7 @@ RoceGroup::RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> c
       channel_(std::move(channel)),
       card_(channel_->card()) {
   card_.job = options_.job.job;
+  card_.one_way = std::exchange(options_.job.one_way, false) && !options_.uses_verbs;
   card_.epoch = options_.job.epoch != 0 ? options_.job.epoch : next_epoch();
 }
 
@@ -152,6 +153,7 @@ Result<void> RoceGroup::connect(const std::vector<std::string>& addresses) {
   const auto all = read_cards(addresses, options_);
   if (!all) return tl::unexpected(all.error());
   if (options_.job.epoch == 0) options_.job.epoch = all->front().epoch;
+  options_.job.one_way = std::ranges::all_of(*all, &QpPairInfo::one_way);
   QpPairInfo right = (*all)[(rank + 1) % world], left = (*all)[(rank + world - 1) % world];
   if (const auto found = find_next_hop(options_, right); !found) return found;
   if (const auto found = find_next_hop(options_, left); !found) return found;

@@ -1,4 +1,4 @@
-// A worker among others that all-reduce over RoCE through a folding switch.
+// A worker among others that fold over RoCE through a folding switch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,9 @@
 namespace netfold::group {
 
 struct RoceGroupOptions {
-  RoceJobOptions job;  // epoch 0: rank 0 takes one that is later than all before, by its clock, and tells it
+  // epoch 0: rank 0 takes one that is later than all before, by its clock, and tells it. one_way: the user says that
+  // the switch has one-way messages; they are used if all ranks say it, and none has an RDMA NIC.
+  RoceJobOptions job;
   std::string device;  // an interface, for frames through the kernel; or an RDMA device with `verbs`
   bool uses_verbs = false;
   wire::roce::Version version = wire::roce::Version::kV1;  // of all ranks
@@ -37,6 +39,8 @@ class RoceGroup final : public Driver {
   // takes two seconds at most, and blames the rank whose text does not match.
   std::string address() const;
   Result<void> connect(const std::vector<std::string>& addresses);
+  // From connect() on: whether it serves reduce-scatters, all-gathers, broadcasts and barriers too. Alike on all ranks.
+  bool is_one_way() const { return options_.job.one_way; }
 
  private:
   RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> channel);

@@ -18,6 +18,8 @@ Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
   for (std::string part; is_right && std::getline(parts, part, ',');) {
     if (part == "verbs") {
       place.uses_verbs = true;
+    } else if (part == "one-way") {
+      place.one_way = true;
     } else if (part == "version=1") {
       place.version = wire::roce::Version::kV1;
     } else if (part == "version=2") {
@@ -27,12 +29,17 @@ Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
                  (read_number(part, "packets=", place.message_packets) && is_message_length(place.message_packets));
     }
   }
+  if (is_right && place.uses_verbs && place.one_way) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}': an RDMA NIC has no one-way messages: leave out one-way", text));
+  }
   if (is_right) return place;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' does not name a RoCE endpoint: write INTERFACE or DEVICE,verbs, and after it perhaps "
-                          "version=1 or version=2, job=NUMBER and packets=NUMBER (of a message, {} to {}), for example "
-                          "eth1,version=1,job=9",
-                          text, kMessagePacketsMin, wire::roce::kMessagePackets));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' does not name a RoCE endpoint: write INTERFACE or DEVICE,verbs, and after it perhaps "
+                  "version=1 or version=2, job=NUMBER, packets=NUMBER (of a message, {} to {}) and one-way, for "
+                  "example eth1,version=1,job=9",
+                  text, kMessagePacketsMin, wire::roce::kMessagePackets));
 }
 
 }  // namespace netfold::group

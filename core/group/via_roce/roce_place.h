@@ -1,5 +1,5 @@
 // How a user names the RoCE endpoint of a rank, in one line of text: "eth1", "eth1,version=1,packets=8",
-// "mlx5_0,verbs,job=9".
+// "eth1,one-way", "mlx5_0,verbs,job=9".
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct RocePlace {
   wire::roce::Version version = wire::roce::Version::kV2;
   std::uint16_t job = 1;
   std::uint32_t message_packets = wire::roce::kMessagePackets;  // of the longest message
+  bool one_way = false;  // the switch has one-way messages; not with `uses_verbs`
 
   bool operator==(const RocePlace&) const = default;
 };

@@ -12,8 +12,14 @@ namespace roce = wire::roce;
 constexpr std::uint64_t kReorderSlack = 3;
 constexpr std::uint64_t kWindow = roce::kWindowPackets;
 constexpr std::size_t kAnswersMax = 1024;
+constexpr std::size_t kShortFirst = roce::kAggregationBytes + roce::kShortBytes;
 
 }  // namespace
+
+std::size_t RoceReceiver::Message::payload_bytes(std::uint32_t index) const {
+  if (is_short) return index == 0 ? kShortFirst : roce::kShortBytes;
+  return std::min(roce::kPathMtu, size_bytes - index * roce::kPathMtu);
+}
 
 RoceReceiver::RoceReceiver(const QpInfo& self, const QpInfo& peer, std::span<std::byte> memory)
     : self_(self), peer_(peer), memory_(memory), is_here_(kRing) {
@@ -46,7 +52,7 @@ void RoceReceiver::on_packet(const roce::Packet& packet) {
     owes_ack_ = true;
     return;
   }
-  if (roce::has_reth(packet.header.opcode) && !open(position, packet.header)) return;
+  if (roce::has_reth(packet.header.opcode) && !open(position, packet)) return;
   ++stats_.packets;
   if (store(position, packet)) {
     is_here_[position % kRing] = true;
@@ -55,7 +61,9 @@ void RoceReceiver::on_packet(const roce::Packet& packet) {
   if (peer_.is_selective) ask_for_missing(position);
 }
 
-bool RoceReceiver::open(Position position, const roce::Header& header) {
+// False if the packet does not begin a message here. One that does is stored next, so the message is of its kind.
+bool RoceReceiver::open(Position position, const roce::Packet& packet) {
+  const roce::Header& header = packet.header;
   const auto known = std::find_if(open_.begin(), open_.end(), [=](const auto& m) { return m.first == position; });
   if (known != open_.end()) return true;
   const std::uint64_t offset = header.address - self_.address;
@@ -66,8 +74,14 @@ bool RoceReceiver::open(Position position, const roce::Header& header) {
     return false;
   }
   const auto packets = static_cast<std::uint32_t>((header.length_bytes + roce::kPathMtu - 1) / roce::kPathMtu);
+  const bool is_short = packets > 1 && packet.payload.size() == kShortFirst;
+  const Message message{position, packets, offset, header.length_bytes, is_short};
+  if (packet.payload.size() != message.payload_bytes(0)) {
+    ++stats_.refused;
+    return false;
+  }
   const auto after = std::find_if(open_.begin(), open_.end(), [=](const auto& m) { return m.first > position; });
-  open_.insert(after, {position, packets, offset, header.length_bytes});
+  open_.insert(after, message);
   return true;
 }
 
@@ -75,14 +89,16 @@ bool RoceReceiver::open(Position position, const roce::Header& header) {
 bool RoceReceiver::store(Position position, const roce::Packet& packet) {
   for (Message& message : open_) {
     if (position < message.first || position >= message.first + message.packets) continue;
-    const std::size_t at = (position - message.first) * roce::kPathMtu;
-    const bool is_last = position + 1 == message.first + message.packets;
-    if (packet.payload.size() != std::min(roce::kPathMtu, message.size_bytes - at) ||
-        roce::ends_message(packet.header.opcode) != is_last) {
+    const auto index = static_cast<std::uint32_t>(position - message.first);
+    const bool is_last = index + 1 == message.packets;
+    if (packet.payload.size() != message.payload_bytes(index) || roce::ends_message(packet.header.opcode) != is_last) {
       ++stats_.refused;
       return false;
     }
-    std::memcpy(memory_.data() + message.offset + at, packet.payload.data(), packet.payload.size());
+    if (index == 0 || !message.is_short) {
+      std::byte* const at = memory_.data() + message.offset + std::size_t{index} * roce::kPathMtu;
+      std::memcpy(at, packet.payload.data(), packet.payload.size());
+    }
     if (is_last) message.immediate = packet.header.immediate & ~roce::kSummedImmediate;
     return true;
   }
@@ -95,7 +111,8 @@ void RoceReceiver::advance() {
     ++expected_;
     owes_ack_ = true;
     if (open_.empty() || open_.front().first + open_.front().packets != expected_) continue;
-    completed_.push_back({open_.front().immediate, open_.front().offset, open_.front().size_bytes});
+    const Message& whole = open_.front();
+    completed_.push_back({whole.immediate, whole.offset, whole.is_short ? kShortFirst : whole.size_bytes});
     open_.pop_front();
     ++messages_;
   }

@@ -4,6 +4,9 @@
 // With a selective sender, packets are taken as they come, and those that three later ones have overtaken are asked for
 // one by one (syndrome kPacketMissing, our own). With any other, packets out of order are thrown away and the first
 // missing one is named, as the InfiniBand specification (9.9.2) wants it.
+//
+// The packets of a message are all full or all short (wire/aggregation_header.h); the first one says which. Of a short
+// message only the first packet is written, and the rest of the message's room stays as it was.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@ class RoceReceiver {
  public:
   struct Completed {
     std::uint32_t immediate;
-    std::size_t offset, size_bytes;  // in the memory
+    std::size_t offset, size_bytes;  // in the memory; of a short message: those of its first packet
   };
 
   // `memory` is what `self` names: kWindowBytes.
@@ -47,8 +50,11 @@ class RoceReceiver {
   struct Message {
     Position first;
     std::uint32_t packets;
-    std::size_t offset, size_bytes;
+    std::size_t offset, size_bytes;  // as RETH says
+    bool is_short;
     std::uint32_t immediate = 0;
+
+    std::size_t payload_bytes(std::uint32_t index) const;
   };
   struct Answer {
     std::uint8_t syndrome;
@@ -56,7 +62,7 @@ class RoceReceiver {
   };
 
   static constexpr std::size_t kRing = 1024;
-  bool open(Position position, const wire::roce::Header& header);
+  bool open(Position position, const wire::roce::Packet& packet);
   bool store(Position position, const wire::roce::Packet& packet);
   void advance();
   void ask_for_missing(Position seen);

@@ -27,11 +27,16 @@ RoceSender::RoceSender(const QpInfo& self, const QpInfo& peer, RoceSenderOptions
   options_.window_packets = std::clamp<std::uint32_t>(options_.window_packets, 1, roce::kWindowPackets);
 }
 
-void RoceSender::post(std::uint32_t number, std::span<const std::byte> bytes, Nanoseconds) {
+std::span<const std::byte> RoceSender::Message::payload(std::uint32_t index) const {
+  const std::size_t offset = std::size_t{index} * roce::kPathMtu;
+  return bytes.subspan(offset, std::min(roce::kPathMtu, bytes.size() - offset));
+}
+
+void RoceSender::post(std::uint32_t number, std::span<const std::byte> bytes, Nanoseconds, bool is_short) {
   assert(bytes.size() > roce::kPathMtu && bytes.size() <= kMessageBytes);
   assert(messages_.size() < roce::kWindowMessages);
   const auto packets = static_cast<std::uint32_t>((bytes.size() + roce::kPathMtu - 1) / roce::kPathMtu);
-  messages_.push_back({end_, packets, number, bytes});
+  messages_.push_back({end_, packets, number, bytes, is_short});
   end_ += packets;
   ++posted_;
 }
@@ -62,8 +67,9 @@ std::optional<RoceSender::Position> RoceSender::choose(Nanoseconds now) {
 std::size_t RoceSender::write(Position position, std::span<std::byte> frame) const {
   const Message& message = message_of(position);
   const auto index = static_cast<std::uint32_t>(position - message.first);
-  const std::size_t offset = std::size_t{index} * roce::kPathMtu;
-  const auto payload = message.bytes.subspan(offset, std::min(roce::kPathMtu, message.bytes.size() - offset));
+  const std::size_t head_bytes = index == 0 ? roce::kAggregationBytes : 0;
+  const auto payload = message.is_short ? message.bytes.first(head_bytes) : message.payload(index);
+  const std::size_t payload_bytes = message.is_short ? head_bytes + roce::kShortBytes : payload.size();
   const roce::Opcode opcode = opcode_of(index, message.packets);
   roce::Header header;
   address(header, self_, peer_);
@@ -76,11 +82,11 @@ std::size_t RoceSender::write(Position position, std::span<std::byte> frame) con
   header.length_bytes = static_cast<std::uint32_t>(message.bytes.size());
   header.immediate = message.number;
 
-  const std::size_t packet_bytes = roce::packet_bytes(opcode, payload.size(), header.version);
+  const std::size_t packet_bytes = roce::packet_bytes(opcode, payload_bytes, header.version);
   assert(frame.size() >= roce::kEthernetBytes + packet_bytes);
   roce::emit_ethernet(peer_.mac, self_.mac, frame, header.version);
   const auto packet = frame.subspan(roce::kEthernetBytes, packet_bytes);
-  const std::size_t at = roce::emit(header, payload.size(), packet);
+  const std::size_t at = roce::emit(header, payload_bytes, packet);
   std::memcpy(packet.data() + at, payload.data(), payload.size());
   std::memset(packet.data() + at + payload.size(), 0, packet_bytes - at - payload.size() - roce::kIcrcBytes);
   roce::seal(packet);

@@ -40,8 +40,9 @@ class RoceSender {
   RoceSender(const QpInfo& self, const QpInfo& peer, RoceSenderOptions options = {});
 
   // A message of 2 to 128 packets, to place `number` mod 4 of the peer's memory, with `number` as immediate data.
-  // Numbers are consecutive; `bytes` stay as they are until it is acknowledged. At most four are on their way.
-  void post(std::uint32_t number, std::span<const std::byte> bytes, Nanoseconds now);
+  // Numbers are consecutive; `bytes` stay as they are until it is acknowledged. At most four are on their way. Of a
+  // message of short packets only the aggregation header, at the front of `bytes`, is read.
+  void post(std::uint32_t number, std::span<const std::byte> bytes, Nanoseconds now, bool is_short = false);
   // Messages acknowledged so far, of all posted.
   std::uint64_t acknowledged() const { return acknowledged_; }
   std::uint64_t posted() const { return posted_; }
@@ -67,6 +68,10 @@ class RoceSender {
     Position first;
     std::uint32_t packets, number;
     std::span<const std::byte> bytes;
+    bool is_short;
+
+    // Of packet `index`, where the packets are full.
+    std::span<const std::byte> payload(std::uint32_t index) const;
   };
   struct Sent {
     Nanoseconds at = 0;

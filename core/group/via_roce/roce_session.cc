@@ -13,35 +13,35 @@ namespace roce = wire::roce;
 
 constexpr Nanoseconds kLinger = 50 * kMillisecond, kLeaveMost = 2 * kSecond;  // bounded: the neighbours may be gone
 
+constexpr const char* kTakesOneWay =
+    "; a switch without one-way messages, such as a hardware switch, drops them: leave out one-way at all ranks";
+
+roce::Way way_of(schedule::Collective collective) {
+  if (collective == schedule::Collective::kAllReduce) return roce::Way::kToAll;
+  return RequestPieces::copies(collective) ? roce::Way::kFromGiver : roce::Way::kToOwner;
+}
+
 }  // namespace
 
-std::size_t RoceSession::Operation::elements(std::uint64_t message) const {
-  return std::min(layout.elements_a_message(), request.count - offset(message));
-}
-
-std::size_t RoceSession::Operation::offset_bytes(std::uint64_t message) const {
-  return offset(message) * numbers::size_bytes(request.type);
-}
-
 Result<std::unique_ptr<Prepared>> RoceSession::prepare(const CollectiveRequest& request) {
-  if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
+  const auto valid = job_.one_way ? check_in_network(request, job_.world) : check_all_reduce(request);
+  if (!valid) return tl::unexpected(valid.error());
   if (request.is_encoded) return fail(ErrorCode::kInvalidArgument, "RoCE takes no encoded elements");
   return nullptr;
 }
 
 void RoceSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared>) {
-  const MessageLayout layout({request.format, job_.bfp}, job_.message_packets);
-  const std::uint64_t messages = layout.messages(request.count);
-  if (messages == 0) {
+  const bool copies = RequestPieces::copies(request.collective);
+  const MessageLayout layout({copies ? numbers::Format::kNone : request.format, job_.bfp}, job_.message_packets);
+  RequestPieces pieces(request, layout.wire(), layout.elements_a_message(), job_.world, job_.rank);
+  if (pieces.count() == 0) {
     finished_.push_back(ticket);
     return;
   }
   has_begun_ = has_begun_ || is_idle();
-  operations_.push_back({ticket, request, layout, end_, messages});
-  if (request.is_in_place()) {
-    operations_.back().undo.start(request.out, request.count * numbers::size_bytes(request.type), buffers_);
-  }
-  end_ += messages;
+  pieces.start(buffers_);
+  operations_.push_back({ticket, request, layout, std::move(pieces), end_});
+  end_ = operations_.back().end();
 }
 
 Result<bool> RoceSession::pump(Nanoseconds now) {
@@ -73,38 +73,44 @@ bool RoceSession::step(Nanoseconds now) {
 
 RoceSession::Operation* RoceSession::operation_of(std::uint64_t message) {
   for (Operation& operation : operations_) {
-    if (message >= operation.first && message < operation.first + operation.messages) return &operation;
+    if (message >= operation.first && message < operation.end()) return &operation;
   }
   return nullptr;
 }
 
 roce::AggregationHeader RoceSession::header_of(const Operation& operation, std::uint64_t message) const {
+  const RequestPieces::Piece piece = operation.piece(message);
   roce::AggregationHeader header;
-  header.format = operation.request.format;
-  if (message + 1 == operation.first + operation.messages) header.flags = roce::kEndsTensor;
+  header.format = operation.layout.wire().format;
+  if (message + 1 == operation.end()) header.flags = roce::kEndsTensor;
   header.job = job_.job;
   header.epoch = job_.epoch;
   header.rank = job_.rank;
+  header.way = way_of(operation.request.collective);
+  // A barrier has no giver, and so takes rank 0; a type tells it from a broadcast.
+  if (operation.request.collective == schedule::Collective::kBarrier) header.format = numbers::Format::kInt32;
+  if (piece.owner != RequestPieces::kNoOwner) header.other = static_cast<std::uint8_t>(piece.owner);
   if (version_ == roce::Version::kV2) header.workers = static_cast<std::uint8_t>(job_.world);
   if (header.format == numbers::Format::kBfp) {
     header.block = job_.bfp.block;
     header.mantissa = job_.bfp.mantissa;
   }
   header.message = static_cast<std::uint32_t>(message);
-  header.length_bytes = operation.layout.length_bytes(operation.elements(message));
+  header.length_bytes = operation.layout.length_bytes(piece.count);
   return header;
 }
 
 bool RoceSession::post(Nanoseconds now) {
   const Operation& operation = *operation_of(posted_);
+  const RequestPieces::Piece piece = operation.piece(posted_);
   const roce::AggregationHeader header = header_of(operation, posted_);
+  const bool is_full = header.is_full_from(job_.rank);
   const auto number = static_cast<std::uint32_t>(posted_);
   const std::span<std::byte> room = channel_.room(number);
   const auto head = roce::emit(header);
   std::memcpy(room.data(), head.data(), head.size());
-  const auto* const in = static_cast<const std::byte*>(operation.request.in) + operation.offset_bytes(posted_);
-  operation.layout.fill(operation.request.type, in, operation.elements(posted_), room);
-  channel_.post(number, roce::kAggregationBytes + header.length_bytes, now);
+  if (is_full) operation.layout.fill(operation.request.type, operation.pieces.source(piece), piece.count, room);
+  channel_.post(number, roce::kAggregationBytes + header.length_bytes, !is_full, now);
   ++posted_;
   return true;
 }
@@ -117,22 +123,15 @@ void RoceSession::store(const MessageChannel::Arrived& arrived, Nanoseconds now)
   if (operation == nullptr || !is_read || arrived.number != static_cast<std::uint32_t>(arrived_)) {
     failure_ = Error{ErrorCode::kMismatch,
                      fmt::format("rank {}'s left neighbour wrote message {} where {} was due: all ranks must submit "
-                                 "the same all-reduces, in the same order",
+                                 "the same collectives, in the same order",
                                  job_.rank, arrived.number, arrived_)};
     return;
   }
-  roce::AggregationHeader expected = header_of(*operation, arrived_);
-  expected.rank = header.rank;
-  expected.flags |= roce::kSummed;
-  auto* const out = static_cast<std::byte*>(operation->request.out) + operation->offset_bytes(arrived_);
-  const std::size_t elements = operation->elements(arrived_);
-  operation->undo.save(operation->offset_bytes(arrived_), elements * numbers::size_bytes(operation->request.type));
-  if (!(header == expected) || !operation->layout.read(arrived.bytes, operation->request.type, elements, out,
-                                                       operation->request.average ? job_.world : 1)) {
+  if (!take_in(*operation, header, arrived.bytes)) {
     failure_ = Error{ErrorCode::kMismatch,
-                     fmt::format("rank {} got {} where it expected {}: all ranks must submit the same all-reduces, in "
+                     fmt::format("rank {} got {} where it expected {}: all ranks must submit the same collectives, in "
                                  "the same order, with the same counts and formats",
-                                 job_.rank, to_string(header), to_string(expected)),
+                                 job_.rank, to_string(header), to_string(header_of(*operation, arrived_))),
                      header.rank};
     return;
   }
@@ -140,17 +139,34 @@ void RoceSession::store(const MessageChannel::Arrived& arrived, Nanoseconds now)
   ++arrived_;
   last_progress_ = now;
   missing_rank_.reset();
-  if (operation->stored < operation->messages) return;
+  if (operation->stored < operation->pieces.count()) return;
   finished_.push_back(operation->ticket);
-  reduced_elements_ += operation->request.count;
-  operation->undo.finish(buffers_);
+  if (!RequestPieces::copies(operation->request.collective)) reduced_elements_ += operation->request.count;
+  operation->pieces.finish(buffers_);
   operations_.pop_front();
+}
+
+bool RoceSession::take_in(Operation& operation, const roce::AggregationHeader& header,
+                          std::span<const std::byte> bytes) {
+  roce::AggregationHeader expected = header_of(operation, arrived_);
+  const bool is_full = expected.is_full_to(job_.rank);
+  expected.rank = header.rank;
+  expected.flags |= roce::kSummed;
+  const std::size_t gradient_bytes = is_full ? expected.length_bytes : roce::kShortBytes;
+  if (!(header == expected) || bytes.size() != roce::kAggregationBytes + gradient_bytes) return false;
+  const RequestPieces::Piece piece = operation.piece(arrived_);
+  if (!operation.pieces.receives(piece)) {
+    operation.pieces.copy_own(piece);
+    return true;
+  }
+  const std::uint32_t divide_by = operation.request.average ? job_.world : 1;
+  return operation.layout.read(bytes, operation.request.type, piece.count, operation.pieces.target(piece), divide_by);
 }
 
 std::vector<Ticket> RoceSession::abort(const Error&, Nanoseconds) {
   std::vector<Ticket> tickets;
   for (Operation& operation : operations_) {
-    operation.undo.put_back();
+    operation.pieces.put_back();
     tickets.push_back(operation.ticket);
   }
   operations_.clear();
@@ -205,7 +221,7 @@ void RoceSession::listen_to_switch() {
   }
   if (notice->kind != roce::Notice::Kind::kMismatch) return;
   failure_ = Error{ErrorCode::kMismatch,
-                   fmt::format("rank {} and rank {} submit different all-reduces (message {}): all ranks must submit "
+                   fmt::format("rank {} and rank {} submit different collectives (message {}): all ranks must submit "
                                "the same ones, in the same order, with the same counts and formats",
                                job_.rank, notice->rank, notice->message),
                    notice->rank};
@@ -224,16 +240,18 @@ std::optional<Error> RoceSession::overdue(Nanoseconds now) const {
                     right, job_.rank, waited_s),
         right};
   }
+  const bool is_one_way = operations_.front().request.collective != schedule::Collective::kAllReduce;
+  const char* const hint = is_one_way ? kTakesOneWay : "";
   if (channel_.counters().value("writes_not_summed", std::uint64_t{0}) > 0) {
     return Error{ErrorCode::kSwitchFailed,
                  fmt::format("rank {} got its left neighbour's elements for {:g} s, and no sum: the switch does not "
-                             "fold at the ports of all {} workers",
-                             job_.rank, waited_s, job_.world)};
+                             "fold at the ports of all {} workers{}",
+                             job_.rank, waited_s, job_.world, hint)};
   }
   return Error{ErrorCode::kSwitchFailed,
                fmt::format("no sum came to rank {} for {:g} s, and the switch said nothing: check that it runs, that "
-                           "its ports of all {} workers fold, and that RoCE frames pass both ways",
-                           job_.rank, waited_s, job_.world)};
+                           "its ports of all {} workers fold, and that RoCE frames pass both ways{}",
+                           job_.rank, waited_s, job_.world, hint)};
 }
 
 }  // namespace netfold::group

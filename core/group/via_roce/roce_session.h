@@ -1,4 +1,6 @@
-// A rank's session over RoCE: tensors in, messages out over a channel, sums into tensors.
+// A rank's session over RoCE: tensors in, messages out over a channel, sums into tensors. A piece of a request
+// (group/request_pieces.h) is a message. Those of a reduce-scatter, an all-gather, a broadcast and a barrier are
+// one-way messages (wire/aggregation_header.h).
 //
 // Message m + 4 is posted when message m's sum is in its tensor and the right neighbour has acknowledged it: then every
 // worker's four newest messages are all that the switch need keep (switch/protocols/roce/roce_job.h).
@@ -8,12 +10,13 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "group/request_pieces.h"
 #include "group/session.h"
-#include "group/undo.h"
 #include "group/via_roce/message_channel.h"
 #include "group/via_roce/message_layout.h"
 
@@ -24,11 +27,12 @@ struct RoceJobOptions {
   std::uint16_t rank = 0, world = 1;
   numbers::BfpShape bfp = {};
   std::uint32_t message_packets = wire::roce::kMessagePackets;  // of the longest message; the same at all ranks
+  bool one_way = false;  // all ranks' endpoints, and the switch, have one-way messages; otherwise all-reduces only
 };
 
 class RoceSession final : public Session {
  public:
-  // `channel` must outlive the session and be connected before the first submit. `timeout`: for an all-reduce to make
+  // `channel` must outlive the session and be connected before the first submit. `timeout`: for a collective to make
   // progress.
   RoceSession(RoceJobOptions job, MessageChannel& channel, Nanoseconds timeout = 30 * kSecond)
       : job_(job), timeout_(timeout), channel_(channel), version_(channel.card().sending.version) {}
@@ -45,7 +49,7 @@ class RoceSession final : public Session {
   void set_timeout(Nanoseconds timeout) override { timeout_ = timeout; }
   Nanoseconds deadline() const override;
   void add_polls(std::vector<pollfd>& polls) const override;
-  // A neighbour may have lost an answer after this rank's own all-reduce is over.
+  // A neighbour may have lost an answer after this rank's own collective is over.
   int life_line() const override { return channel_.descriptor(); }
   nlohmann::json counters() const override;
 
@@ -54,13 +58,12 @@ class RoceSession final : public Session {
     Ticket ticket;
     CollectiveRequest request;
     MessageLayout layout;
-    std::uint64_t first, messages;  // of the stream
+    RequestPieces pieces;
+    std::uint64_t first;  // message of the stream
     std::uint64_t stored = 0;
-    Undo undo = {};  // in place
 
-    std::size_t offset(std::uint64_t message) const { return (message - first) * layout.elements_a_message(); }
-    std::size_t elements(std::uint64_t message) const;
-    std::size_t offset_bytes(std::uint64_t message) const;
+    std::uint64_t end() const { return first + pieces.count(); }
+    RequestPieces::Piece piece(std::uint64_t message) const { return pieces.at(message - first); }
   };
 
   // Stores what has arrived and posts what may go. True if it posted anything, so that the channel should be pumped
@@ -72,6 +75,8 @@ class RoceSession final : public Session {
   void store(const MessageChannel::Arrived& arrived, Nanoseconds now);
   bool post(Nanoseconds now);
   wire::roce::AggregationHeader header_of(const Operation& operation, std::uint64_t message) const;
+  // False if it is not the message that is due, or what came of it is not as it must be.
+  bool take_in(Operation& operation, const wire::roce::AggregationHeader& header, std::span<const std::byte> bytes);
   Operation* operation_of(std::uint64_t message);
   void listen_to_switch();
 

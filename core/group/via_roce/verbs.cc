@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -69,7 +70,7 @@ class Verbs final : public MessageChannel {
   std::span<std::byte> room(std::uint32_t number) override {
     return std::span(sending_).subspan(number % roce::kWindowMessages * kMessageBytes, kMessageBytes);
   }
-  void post(std::uint32_t number, std::size_t size_bytes, Nanoseconds now) override;
+  void post(std::uint32_t number, std::size_t size_bytes, bool is_short, Nanoseconds now) override;
   std::uint64_t acknowledged() const override { return acknowledged_; }
   std::optional<Arrived> take() override;
   Nanoseconds deadline() const override { return kNever; }
@@ -209,7 +210,8 @@ bool Verbs::post_receive() {
   return ibv_post_recv(receiver_.get(), &request, &refused) == 0;
 }
 
-void Verbs::post(std::uint32_t number, std::size_t size_bytes, Nanoseconds) {
+void Verbs::post(std::uint32_t number, std::size_t size_bytes, [[maybe_unused]] bool is_short, Nanoseconds) {
+  assert(!is_short);
   ibv_sge memory{reinterpret_cast<std::uint64_t>(room(number).data()), static_cast<std::uint32_t>(size_bytes),
                  sending_region_->lkey};
   ibv_send_wr request{};

@@ -257,6 +257,61 @@ TEST(Aggregation, HasTheBytesOfTheDiagram) {
   EXPECT_EQ(read, header);
 }
 
+TEST(Aggregation, AOneWayMessageNamesTheOtherPartyBesideTheRank) {
+  AggregationHeader header{.format = numbers::Format::kFp32, .job = 1, .epoch = 2, .length_bytes = 1008};
+  header.rank = 3;
+  const struct {
+    Way way;
+    std::uint8_t other, flags;
+    std::string bytes;
+  } cases[]{{Way::kToAll, 0, 0, "4e461100000100020003000000000000000003f0"},
+            {Way::kToOwner, 5, 0, "4e461104000100020503000000000000000003f0"},
+            {Way::kFromGiver, 5, kEndsTensor, "4e461105000100028503000000000000000003f0"},
+            {Way::kFromGiver, 0, kSummed, "4e461106000100028003000000000000000003f0"}};
+  for (const auto& each : cases) {
+    header.way = each.way;
+    header.other = each.other;
+    header.flags = each.flags;
+    const auto bytes = emit(header);
+    EXPECT_EQ(Bytes(bytes.begin(), bytes.end()), from_hex(each.bytes)) << to_string(header);
+    AggregationHeader read;
+    ASSERT_EQ(parse(bytes, read), AggregationError::kNone);
+    EXPECT_EQ(read, header) << to_string(read);
+  }
+  header.way = Way::kToAll;
+  header.other = 0;
+  header.rank = 0x8503;  // the whole field, without the flag
+  AggregationHeader read;
+  ASSERT_EQ(parse(emit(header), read), AggregationError::kNone);
+  EXPECT_EQ(read, header);
+}
+
+TEST(Aggregation, AOneWayMessageIsFullForThoseWhoseBytesItCarries) {
+  AggregationHeader header{.way = Way::kToOwner, .other = 2};
+  EXPECT_TRUE(header.is_full_from(1) && header.is_full_from(2));
+  EXPECT_TRUE(header.is_full_to(2) && !header.is_full_to(1));
+  header.way = Way::kFromGiver;
+  EXPECT_TRUE(header.is_full_from(2) && !header.is_full_from(1));
+  EXPECT_TRUE(header.is_full_to(1) && !header.is_full_to(2));
+  header.way = Way::kToAll;
+  EXPECT_TRUE(header.is_full_from(1) && header.is_full_to(1));
+}
+
+// The lengths of a packet that has been cut or has grown are those of one that was written so.
+TEST(Roce, APacketOfAnotherLengthHasItsLengths) {
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    Header header{
+        .version = version, .from = gid_of_ipv4(0x0a000001), .to = gid_of_ipv4(0x0a000002), .source_port = 0xc123};
+    Bytes long_one = roce_packet_of(header, Bytes(kPathMtu, std::byte{0}));
+    const Bytes short_one = roce_packet_of(header, Bytes(kShortBytes, std::byte{0}));
+    long_one.resize(short_one.size());
+    set_transport_bytes(long_one, version, short_one.size() - network_bytes(version));
+    seal(long_one);
+    EXPECT_EQ(long_one, short_one);
+    if (version == Version::kV2) EXPECT_GE(kEthernetBytes + short_one.size(), 60u) << "no padding";
+  }
+}
+
 TEST(Aggregation, KnowsItsPackets) {
   const AggregationHeader full{.length_bytes = static_cast<std::uint32_t>(kMessageRoom)};
   EXPECT_EQ(full.packets(), 128u);
@@ -277,8 +332,13 @@ TEST(Aggregation, RefusesWhatHasNoMeaning) {
   const AggregationHeader right{.format = numbers::Format::kFp32, .length_bytes = 4096};
   EXPECT_EQ(error_of(right), AggregationError::kNone);
   AggregationHeader wrong = right;
-  wrong.flags = 4;
-  EXPECT_EQ(error_of(wrong), AggregationError::kFlags);
+  wrong.way = Way::kToOwner;
+  wrong.other = 31;
+  EXPECT_EQ(error_of(wrong), AggregationError::kNone);
+  for (const std::uint8_t other : {32, 64, 127}) {
+    wrong.other = other;
+    EXPECT_EQ(error_of(wrong), AggregationError::kOther) << int{other};
+  }
   wrong = right;
   wrong.block = 16;
   EXPECT_EQ(error_of(wrong), AggregationError::kShape);

@@ -76,6 +76,7 @@ RoceVerdict RoceHandler::judge(const ParsedFrame& parsed, Outbox& outbox) {
       if (error == roce::AggregationError::kForeign) return RoceVerdict::kForwarded;
       if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
       if (error != roce::AggregationError::kNone) return RoceVerdict::kBadHeader;
+      if (header.way != roce::Way::kToAll && !options_.takes_one_way) return RoceVerdict::kBadHeader;
       return on_first(frame, header, outbox);
     }
     case roce::Opcode::kWriteMiddle:

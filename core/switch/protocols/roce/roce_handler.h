@@ -35,6 +35,7 @@ struct RoceOptions {
   std::size_t held_frames_max = 16384;   // contributions that wait, of all jobs; the pool must hold more
   Nanoseconds age_max = 10 * kSecond;    // a contribution that has waited so long is released
   Nanoseconds idle_max = 120 * kSecond;  // a job that sends nothing for so long is forgotten
+  bool takes_one_way = true;             // false: one-way messages are dropped, as the hardware switch does
 };
 
 class RoceHandler final : public ProtocolHandler {

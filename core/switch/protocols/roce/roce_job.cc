@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "switch/ethernet/protocol_handler.h"
 #include "wire/crc32.h"
+#include "wire/roce_network.h"
 
 namespace netfold::switching {
 namespace {
@@ -63,14 +64,7 @@ RoceVerdict RoceJob::on_first(const RoceFrame& frame, const AggregationHeader& h
   last_sign_ = outbox.time();
   Connection& connection = connections_[frame.frame.frame.port];
   const roce::Header& transport = frame.packet.header;
-  if (frame.packet.payload.size() != roce::kPathMtu ||
-      transport.length_bytes != roce::kAggregationBytes + header.length_bytes || (header.flags & roce::kSummed) != 0) {
-    return RoceVerdict::kBadHeader;
-  }
-  if (header.workers != 0 && header.workers != config_.workers()) {  // a sum of others than its workers would be wrong
-    notify(frame, Notice::Kind::kWorkers, static_cast<std::uint16_t>(config_.workers()), 0, header.message, outbox);
-    return RoceVerdict::kBadRank;
-  }
+  if (const RoceVerdict verdict = check(frame, header, outbox); is_drop(verdict)) return verdict;
   if (const RoceVerdict verdict = bind(connection, frame, header); is_drop(verdict)) return verdict;
   connection.heard = outbox.time();
 
@@ -97,6 +91,21 @@ RoceVerdict RoceJob::on_first(const RoceFrame& frame, const AggregationHeader& h
     connection.window.reopen(column, transport.psn, header.packets());
   }
   return contribute(frame, connection, column * PsnWindow::kColumnPackets, folder, outbox);
+}
+
+RoceVerdict RoceJob::check(const RoceFrame& frame, const AggregationHeader& header, Outbox& outbox) const {
+  const std::size_t first_bytes =
+      header.is_full_from(header.rank) ? roce::kPathMtu : roce::kAggregationBytes + roce::kShortBytes;
+  if (frame.packet.payload.size() != first_bytes ||
+      frame.packet.header.length_bytes != roce::kAggregationBytes + header.length_bytes ||
+      (header.flags & roce::kSummed) != 0) {
+    return RoceVerdict::kBadHeader;
+  }
+  if (header.workers != 0 && header.workers != config_.workers()) {  // a sum of others than its workers would be wrong
+    notify(frame, Notice::Kind::kWorkers, static_cast<std::uint16_t>(config_.workers()), 0, header.message, outbox);
+    return RoceVerdict::kBadRank;
+  }
+  return header.other < config_.workers() ? RoceVerdict::kKept : RoceVerdict::kBadHeader;
 }
 
 // Table VI's "record QP as the aggregation QP".
@@ -175,14 +184,15 @@ RoceVerdict RoceJob::contribute(const RoceFrame& frame, Connection& connection, 
   const std::uint32_t packet = index % PsnWindow::kColumnPackets;
   const std::size_t payload_bytes = header.payload_bytes(packet);
   const std::size_t before = packet == 0 ? roce::kAggregationBytes : 0;
+  const bool is_full = header.is_full_from(connection.rank);
   if (!is_right_opcode(frame.packet.header.opcode, packet, header.packets()) ||
-      frame.packet.payload.size() != before + payload_bytes) {
+      frame.packet.payload.size() != before + (is_full ? payload_bytes : roce::kShortBytes)) {
     return RoceVerdict::kBadShape;
   }
   Place& place = places_[index];
   const std::uint32_t port_bit = 1u << frame.frame.frame.port;
   if (place.has_sum && place.sum_of == header.message) {
-    send_sum(hold(frame, packet), index, payload_bytes, outbox);
+    send_sum(hold(frame, packet), header, index, outbox);
     return RoceVerdict::kAnswered;
   }
   if (place.has_sum && distance(header.message, place.sum_of) < 0) return RoceVerdict::kStale;
@@ -195,7 +205,7 @@ RoceVerdict RoceJob::contribute(const RoceFrame& frame, Connection& connection, 
   }
   const numbers::WireFormat format = format_of(header);
   const std::size_t count = numbers::elements_that_fit(format, payload_bytes);
-  if (format.format == numbers::Format::kBfp &&
+  if (format.format == numbers::Format::kBfp && is_full &&
       !numbers::kernels().bfp_is_well_formed(format.bfp, frame.packet.payload.data() + before, count)) {
     return RoceVerdict::kMalformedBlock;
   }
@@ -205,30 +215,41 @@ RoceVerdict RoceJob::contribute(const RoceFrame& frame, Connection& connection, 
   held_at(index, frame.frame.frame.port) = hold(frame, packet);
   ++held_;
   if (place.arrived != config_.ports) return RoceVerdict::kKept;
-  complete(index, format, payload_bytes, folder, outbox);
+  complete(header, index, folder, outbox);
   return RoceVerdict::kFolded;
 }
 
-void RoceJob::complete(std::uint32_t index, numbers::WireFormat format, std::size_t payload_bytes,
-                       numbers::Folder& folder, Outbox& outbox) {
+void RoceJob::complete(const AggregationHeader& header, std::uint32_t index, numbers::Folder& folder, Outbox& outbox) {
   Place& place = places_[index];
-  for (std::size_t rank = 0; rank < port_of_rank_.size(); ++rank) {
-    const Held& held = held_at(index, port_of_rank_[rank]);
-    fold_inputs_[rank] = held.frame.bytes + held.elements_at;
+  add_up(header, index, folder);
+  place.has_sum = has_summed_ = true;
+  place.sum_of = place.message;
+  place.sum_check = wire::crc32({sum_at(index), header.payload_bytes(index % PsnWindow::kColumnPackets)});
+  place.arrived = 0;
+  ++columns_[index / PsnWindow::kColumnPackets].folded_packets;
+  for (link::PortNumber port = 0; port < ports_; ++port) {
+    if (config_.has(port)) send_sum(held_at(index, port), header, index, outbox);
   }
+  held_ -= static_cast<std::size_t>(config_.workers());
+}
+
+// A place keeps the sum, or a copy of the giver's bytes, which are added to nothing.
+void RoceJob::add_up(const AggregationHeader& header, std::uint32_t index, numbers::Folder& folder) {
+  const std::size_t payload_bytes = header.payload_bytes(index % PsnWindow::kColumnPackets);
+  const auto elements_of = [&](std::size_t rank) {
+    const Held& held = held_at(index, port_of_rank_[rank]);
+    return held.frame.bytes + held.elements_at;
+  };
+  if (header.way == roce::Way::kFromGiver) {
+    std::memcpy(sum_at(index), elements_of(header.other), payload_bytes);
+    return;
+  }
+  for (std::size_t rank = 0; rank < port_of_rank_.size(); ++rank) fold_inputs_[rank] = elements_of(rank);
+  const numbers::WireFormat format = format_of(header);
   const std::size_t count = numbers::elements_that_fit(format, payload_bytes);
   const std::size_t folded_bytes = numbers::encoded_bytes(format, count);
   folder.fold(format, fold_inputs_, count, sum_at(index));
   std::memset(sum_at(index) + folded_bytes, 0, payload_bytes - folded_bytes);
-  place.has_sum = has_summed_ = true;
-  place.sum_of = place.message;
-  place.sum_check = wire::crc32({sum_at(index), payload_bytes});
-  place.arrived = 0;
-  ++columns_[index / PsnWindow::kColumnPackets].folded_packets;
-  for (link::PortNumber port = 0; port < ports_; ++port) {
-    if (config_.has(port)) send_sum(held_at(index, port), index, payload_bytes, outbox);
-  }
-  held_ -= static_cast<std::size_t>(config_.workers());
 }
 
 RoceJob::Held RoceJob::hold(const RoceFrame& frame, std::uint32_t packet) const {
@@ -238,20 +259,34 @@ RoceJob::Held RoceJob::hold(const RoceFrame& frame, std::uint32_t packet) const 
           static_cast<std::uint32_t>(frame.packet.packet.size()), frame.frame.to};
 }
 
-// The frame's own headers, the sum in place of its numbers, and the marks that say so.
-void RoceJob::send_sum(const Held& held, std::uint32_t index, std::size_t payload_bytes, Outbox& outbox) {
+// The frame's own headers, the sum in place of its numbers, and the marks that say so. Of a one-way message the frame
+// grows or shrinks to the packet that its receiver is due: a buffer has room for the longest frame.
+void RoceJob::send_sum(const Held& held, const AggregationHeader& header, std::uint32_t index, Outbox& outbox) {
   assert(outbox.pool().is_sole(held.frame.buffer));
   link::Frame frame = held.frame;
-  std::memcpy(frame.bytes + held.elements_at, sum_at(index), payload_bytes);
-  const std::span<std::byte> packet{frame.bytes + held.content_at, held.packet_bytes};
+  const bool is_full = header.is_full_to(right_of(frame.port));
+  const std::size_t payload_bytes =
+      is_full ? header.payload_bytes(index % PsnWindow::kColumnPackets) : roce::kShortBytes;
+  const std::size_t packet_bytes = held.elements_at - held.content_at + payload_bytes + roce::kIcrcBytes;
+  assert(held.content_at + packet_bytes <= outbox.pool().room_bytes());
+  const std::span<std::byte> packet{frame.bytes + held.content_at, packet_bytes};
+  const roce::Version version = roce::version_of(packet);
+  if (packet_bytes != held.packet_bytes) {
+    roce::set_transport_bytes(packet, version, packet_bytes - roce::network_bytes(version));
+  }
+  if (is_full) {
+    std::memcpy(frame.bytes + held.elements_at, sum_at(index), payload_bytes);
+  } else {
+    std::memset(frame.bytes + held.elements_at, 0, payload_bytes);
+  }
   roce::mark_as_sum(packet);
-  const std::size_t middle_bytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu, roce::version_of(packet));
-  if (payload_bytes == roce::kPathMtu && held.packet_bytes == middle_bytes) {
+  const std::size_t middle_bytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu, version);
+  if (payload_bytes == roce::kPathMtu && packet_bytes == middle_bytes) {
     roce::seal_middle(packet, places_[index].sum_check);
   } else {
     roce::seal(packet);
   }
-  frame.size_bytes = held.content_at + held.packet_bytes;
+  frame.size_bytes = static_cast<std::uint32_t>(held.content_at + packet_bytes);
   frame.port = link::kNoPort;
   outbox.forward(held.to, frame);
 }

@@ -11,6 +11,11 @@
 // sum is kept becomes its answer in the same way. So the worker at the other end of the connection gets the sum under
 // the headers it expects, and acknowledges it to the sender: reliability stays with the connection (PROTOCOL.md).
 // Source: allreduce-switch, section IV-C and IV-D; connections in a ring, NetReduce as told there.
+//
+// Of a one-way message (wire/aggregation_header.h) every worker sends every packet too, and gets every packet: those
+// without gradients are short. So places, PSNs, acknowledgements and repetitions are the same. Only three things
+// differ: which frames must be short, whether the place keeps a sum or the giver's bytes, and which frames leave short.
+// A frame goes to its worker's right neighbour, whose rank says whether it gets the bytes.
 #pragma once
 
 #include <array>
@@ -38,7 +43,7 @@ enum class RoceVerdict : std::uint8_t {
   kWaiting,    // sent again; it is here, others are not: outbox has a notice
   kMalformed,  // lengths or versions that contradict each other
   kBadIcrc,
-  kBadHeader,       // the aggregation header's fields, or they contradict RETH
+  kBadHeader,       // the aggregation header's fields, or they contradict RETH or the packet's length
   kStaleEpoch,      // the job has a later epoch
   kBadRank,         // not below the number of ports that fold, or another port's, or the port has another; or the
                     // ports that fold are not as many as the job's workers: a notice says so
@@ -128,20 +133,26 @@ class RoceJob {
     MacAddress to;
   };
 
+  RoceVerdict check(const RoceFrame& frame, const wire::roce::AggregationHeader& header, Outbox& outbox) const;
   RoceVerdict bind(Connection& connection, const RoceFrame& frame, const wire::roce::AggregationHeader& header);
   RoceVerdict agree(Connection& connection, const RoceFrame& frame, const wire::roce::AggregationHeader& header,
                     Outbox& outbox);
   static bool is_ahead(const Connection& connection, std::uint32_t psn);
   RoceVerdict contribute(const RoceFrame& frame, Connection& connection, std::uint32_t place, numbers::Folder& folder,
                          Outbox& outbox);
-  void complete(std::uint32_t index, numbers::WireFormat format, std::size_t payload_bytes, numbers::Folder& folder,
+  void complete(const wire::roce::AggregationHeader& header, std::uint32_t index, numbers::Folder& folder,
                 Outbox& outbox);
-  void send_sum(const Held& held, std::uint32_t index, std::size_t payload_bytes, Outbox& outbox);
+  void add_up(const wire::roce::AggregationHeader& header, std::uint32_t index, numbers::Folder& folder);
+  void send_sum(const Held& held, const wire::roce::AggregationHeader& header, std::uint32_t index, Outbox& outbox);
   void notify(const RoceFrame& frame, wire::roce::Notice::Kind kind, std::uint16_t rank, std::uint32_t packet,
               std::uint32_t message, Outbox& outbox) const;
   std::uint16_t longest_silent(const Place& place) const;
   numbers::WireFormat format_of(const wire::roce::AggregationHeader& header) const;
   Held hold(const RoceFrame& frame, std::uint32_t packet) const;
+  std::uint32_t right_of(link::PortNumber port) const {  // the rank that a port's worker writes to
+    const std::uint32_t next = connections_[port].rank + 1u;
+    return next == port_of_rank_.size() ? 0 : next;
+  }
   Held& held_at(std::uint32_t place, link::PortNumber port) { return frames_[place * ports_ + port]; }
   std::byte* sum_at(std::uint32_t place) { return sums_.data() + std::size_t{place} * wire::roce::kPathMtu; }
 
