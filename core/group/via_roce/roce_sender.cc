@@ -181,12 +181,13 @@ void RoceSender::queue_unless_recent(Position position, Nanoseconds now) {
 
 void RoceSender::measure(Nanoseconds round_trip) {
   shortest_ = std::min(shortest_, round_trip);
-  if (round_trip_ == 0 || shortest_ < round_trip_) round_trip_ = shortest_;
+  if (++measured_ == kMeasured) {
+    of_periods_[period_++ % kPeriods] = shortest_;
+    shortest_ = kNever;
+    measured_ = 0;
+  }
+  round_trip_ = period_ > 0 ? *std::ranges::max_element(of_periods_) : shortest_;
   stats_.round_trip = round_trip_;
-  if (++measured_ < kMeasured) return;
-  round_trip_ = shortest_;
-  shortest_ = kNever;
-  measured_ = 0;
 }
 
 Nanoseconds RoceSender::timeout() const {

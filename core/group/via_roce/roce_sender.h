@@ -7,11 +7,14 @@
 // An acknowledgement here confirms the sum, not the contribution: the switch lets a packet through only when all
 // workers' are there. So silence is mostly another worker that computes, and after a time-out only the oldest packet is
 // sent again, then two, four, ... ; once it is answered, twice as many of those sent before with each answer. For the
-// same reason the time-out goes by the shortest round trip of late, not by the usual one. A receiver that is selective
-// names each packet it misses; one that is not names the first, and everything from there on is sent again. A switch
-// that has lost a Write First names the packets it could not place.
+// same reason the time-out goes by the shortest round trip of a period, not by the usual one. The longest of the last
+// periods counts. The queues empty at the end of a message. At the start of the next one an answer may wait behind a
+// window of the neighbour's own packets. A receiver that is selective names each packet it misses; one that is not
+// names the first, and everything from there on is sent again. A switch that has lost a Write First names the packets
+// it could not place.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -32,7 +35,7 @@ struct RoceSenderOptions {
 
 struct RoceSenderStats {
   std::uint64_t sent_packets = 0, resent_packets = 0, timeouts = 0, naks = 0, unknown = 0;
-  Nanoseconds round_trip = 0;  // the shortest of late; longer ones include waiting for other workers
+  Nanoseconds round_trip = 0;  // without waiting for other workers
 };
 
 class RoceSender {
@@ -98,7 +101,10 @@ class RoceSender {
   Position base_ = 0, next_ = 0, end_ = 0;
   std::uint64_t posted_ = 0, acknowledged_ = 0;
   Nanoseconds timer_ = kNever;
-  Nanoseconds round_trip_ = 0;     // the shortest of late
+  static constexpr std::size_t kPeriods = 4;
+  std::array<Nanoseconds, kPeriods> of_periods_{};  // the shortest round trips of the last ones; 0: not yet
+  std::size_t period_ = 0;
+  Nanoseconds round_trip_ = 0;     // that the time-out goes by
   Nanoseconds shortest_ = kNever;  // of this period
   std::uint32_t measured_ = 0;     // in this period
   std::uint32_t silences_ = 0;
