@@ -1,4 +1,4 @@
-// The collectives of a rank among others, for Python: alike for a group in this process and one in an agent.
+// The collectives of a rank among others, or at a switch, for Python: alike for every engine that has them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,6 +17,46 @@ inline group::CollectiveRequest request_as_it_lies(std::uintptr_t in, std::uintp
                                                    const std::string& type) {
   return {reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count, element_type_of(type),
           numbers::Format::kNone};
+}
+
+// The collectives other than all-reduce of a worker at a switch.
+template <class Bound>
+void bind_through_switch(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound
+      .def(
+          "reduce_scatter",
+          [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+             const std::string& wire, bool average, bool awaited) {
+            auto request = request_for(in, out, count, type, wire, average);
+            request.collective = schedule::Collective::kReduceScatter;
+            return self.submit(request, awaited);
+          },
+          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false,
+          "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
+          "them, to out_ptr. The rest as all_reduce.")
+      .def(
+          "collect",
+          [](Bound& self, const std::string& collective, std::uintptr_t in, std::uintptr_t out, std::size_t count,
+             const std::string& type, int root, const std::string&, bool awaited) {
+            const auto named = schedule::collective_named(collective);
+            if (!named) raise(named.error());
+            auto request = request_as_it_lies(in, out, count, type);
+            request.collective = *named;
+            request.root = root;
+            return self.submit(request, awaited);
+          },
+          "collective"_a, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "root"_a = 0, "algorithm"_a = "",
+          "awaited"_a = false,
+          "An all-gather of every rank's `count` elements, or a broadcast of root's, as they lie in memory: the "
+          "switch\n"
+          "multiplies them. dtype, root: as of PeerGroup; algorithm is ignored. The rest as all_reduce.")
+      .def(
+          "barrier",
+          [](Bound& self, bool awaited) {
+            return self.submit({.collective = schedule::Collective::kBarrier}, awaited);
+          },
+          "awaited"_a = false, "Its ticket is finished once every rank has come to the same barrier.");
 }
 
 template <class Bound>

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives.h"
 #include "group/via_roce/roce_group.h"
 #include "group/via_roce/roce_place.h"
 #include "group_calls.h"
@@ -45,9 +46,10 @@ switching::AggregationConfig config_of_ports(const std::vector<int>& ports, bool
 // MemorySwitch for the protocols of raw frames. Tests compare the hardware with it.
 class FramePipeline {
  public:
-  FramePipeline(int ports, double age_s)
+  FramePipeline(int ports, double age_s, bool one_way)
       : switch_(checked(ports),
-                {.roce = switching::RoceOptions{.age_max = from_seconds(age_s)}, .pcie = switching::PcieOptions{}}) {
+                {.roce = switching::RoceOptions{.age_max = from_seconds(age_s), .takes_one_way = one_way},
+                 .pcie = switching::PcieOptions{}}) {
     switch_.settings().adds_floats = true;
   }
 
@@ -136,8 +138,9 @@ void bind_pipeline(nb::module_& module) {
       module, "FramePipeline",
       "A switch that folds frames, over ports in memory: raw Ethernet frames in and out, and time "
       "as it is told. Deterministic: the same frames at the same times give the same frames.")
-      .def(nb::init<int, double>(), "ports"_a, nb::kw_only(), "age_s"_a = 10.0,
-           "All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others.")
+      .def(nb::init<int, double, bool>(), "ports"_a, nb::kw_only(), "age_s"_a = 10.0, "one_way"_a = true,
+           "All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others. "
+           "one_way: whether one-way messages are taken, or dropped as the hardware switch does.")
       .def("offer", &FramePipeline::offer, "port"_a, "frame"_a, "time_s"_a = 0.0,
            "A frame (without FCS) comes in at a port; returns what goes out: (port, frame), by port.")
       .def("pump", &FramePipeline::pump, "time_s"_a, "Time goes on though nothing comes.")
@@ -163,19 +166,19 @@ void bind_frame_switch(nb::module_& module) {
 }
 
 void bind_roce_group(nb::module_& module) {
-  nb::class_<PyRoceGroup> bound(module, "RoceGroup", "A worker that all-reduces over RoCE through a folding switch.");
+  nb::class_<PyRoceGroup> bound(module, "RoceGroup", "A worker that folds over RoCE through a switch.");
   bound
       .def(
           "__init__",
           [](PyRoceGroup* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
              std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window,
              std::optional<std::uint32_t> first_psn, int block, int mantissa, const std::string& faults,
-             const std::string& pcap, int core, int version, std::uint32_t message_packets) {
+             const std::string& pcap, int core, int version, std::uint32_t message_packets, bool one_way) {
             group::RoceGroupOptions options;
             if (version != 1 && version != 2) throw nb::value_error("RoCE has version 1 and version 2");
             options.version = static_cast<wire::roce::Version>(version);
             if (!group::is_message_length(message_packets)) throw nb::value_error("a message has 2 to 128 packets");
-            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa), message_packets};
+            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa), message_packets, one_way};
             options.device = device;
             options.uses_verbs = verbs;
             options.first_psn = first_psn;
@@ -191,10 +194,12 @@ void bind_roce_group(nb::module_& module) {
           "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
           "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = nb::none(), "block"_a = 16, "mantissa"_a = 7,
           "faults"_a = "", "pcap"_a = "", "core"_a = -1, "version"_a = 1,
-          "message_packets"_a = wire::roce::kMessagePackets,
+          "message_packets"_a = wire::roce::kMessagePackets, "one_way"_a = false,
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
           "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: "
-          "of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones.\n"
+          "of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones. one_way: the "
+          "switch has "
+          "one-way messages, and so reduce-scatters, all-gathers, broadcasts and barriers, if all ranks say so.\n"
           "epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.")
       .def_prop_ro(
           "address", [](const PyRoceGroup& self) { return self.engine().address(); },
@@ -204,8 +209,12 @@ void bind_roce_group(nb::module_& module) {
           [](PyRoceGroup& self, const std::vector<std::string>& addresses) {
             without_lock([&] { return self.engine().connect(addresses); });
           },
-          "addresses"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.");
+          "addresses"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.")
+      .def_prop_ro(
+          "is_one_way", [](const PyRoceGroup& self) { return self.engine().is_one_way(); },
+          "After connect: whether reduce_scatter, collect and barrier are served. It is alike on all ranks.");
   bind_all_reduce(bound);
+  bind_through_switch(bound);
   bind_waiting(bound, "Packets, retransmissions and reasons, of this worker.");
   module.def(
       "parse_roce_place",
@@ -213,10 +222,11 @@ void bind_roce_group(nb::module_& module) {
         const auto place = group::parse_roce_place(text, rank);
         if (!place) raise(place.error());
         return std::tuple(place->device, place->uses_verbs, static_cast<int>(place->version), place->job,
-                          place->message_packets);
+                          place->message_packets, place->one_way);
       },
       "text"_a, "rank"_a = 0,
-      "(device, verbs, version, job, packets of a message) of text such as eth1,version=1,job=9. Raises NetfoldError.");
+      "(device, verbs, version, job, packets of a message, one-way) of text such as eth1,version=1,job=9.\n"
+      "Raises NetfoldError.");
 }
 
 }  // namespace

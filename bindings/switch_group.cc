@@ -66,43 +66,6 @@ class PySwitch {
   ProcessOwned<SwitchServer> server_;
 };
 
-void bind_other_collectives(nb::class_<PySwitchGroup>& bound) {
-  bound
-      .def(
-          "reduce_scatter",
-          [](PySwitchGroup& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-             const std::string& wire, bool average, bool awaited) {
-            auto request = request_for(in, out, count, type, wire, average);
-            request.collective = schedule::Collective::kReduceScatter;
-            return self.submit(request, awaited);
-          },
-          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false,
-          "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
-          "them, to out_ptr. The rest as all_reduce.")
-      .def(
-          "collect",
-          [](PySwitchGroup& self, const std::string& collective, std::uintptr_t in, std::uintptr_t out,
-             std::size_t count, const std::string& type, int root, const std::string&, bool awaited) {
-            const auto named = schedule::collective_named(collective);
-            if (!named) raise(named.error());
-            auto request = request_as_it_lies(in, out, count, type);
-            request.collective = *named;
-            request.root = root;
-            return self.submit(request, awaited);
-          },
-          "collective"_a, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "root"_a = 0, "algorithm"_a = "",
-          "awaited"_a = false,
-          "An all-gather of every rank's `count` elements, or a broadcast of root's, as they lie in memory: the "
-          "switch\n"
-          "multiplies them. dtype, root: as of PeerGroup; algorithm is ignored. The rest as all_reduce.")
-      .def(
-          "barrier",
-          [](PySwitchGroup& self, bool awaited) {
-            return self.submit({.collective = schedule::Collective::kBarrier}, awaited);
-          },
-          "awaited"_a = false, "Its ticket is finished once every rank has come to the same barrier.");
-}
-
 void bind_worker(nb::module_& module) {
   auto bound = nb::class_<PySwitchGroup>(module, "SwitchGroup",
                                          "A worker in a job: hands all-reduces to the switch and waits for them.");
@@ -126,7 +89,7 @@ void bind_worker(nb::module_& module) {
       "lease", [](const PySwitchGroup& self) { return to_python(group::to_json(self.engine().lease())); },
       "What the switch granted: job and epoch numbers, slots, payload_bytes, ...");
   bind_all_reduce(bound);
-  bind_other_collectives(bound);
+  bind_through_switch(bound);
   bind_waiting(bound, "Packets, bytes, retransmissions and the measured round trip so far.");
 }
 

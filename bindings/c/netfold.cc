@@ -278,7 +278,8 @@ nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error*
                 static_cast<std::uint16_t>(options.rank),
                 static_cast<std::uint16_t>(options.world),
                 {},
-                place->message_packets};
+                place->message_packets,
+                place->one_way};
   wanted.device = place->device;
   wanted.uses_verbs = place->uses_verbs;
   wanted.version = place->version;

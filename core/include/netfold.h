@@ -1,5 +1,6 @@
 // Netfold for C programs: ranks that fold tensors, among themselves, through their smart NICs, or through a switch of
-// RoCE. To fold is to sum in a fixed order. Ranks that do not use RoCE also have the other operations and collectives.
+// RoCE. To fold is to sum in a fixed order. Ranks that do not use RoCE also have the other operations, and more
+// collectives.
 // This header is the whole interface.
 //
 // A group is one rank's end of a set of ranks. Each rank opens its group. The program sends every rank's address to all
@@ -121,7 +122,8 @@ typedef struct nf_group_options {
   int use_shared_memory;  // between ranks of one machine; 0: TCP there too
   const char* secret;     // all ranks prove that they know it before one takes data from another; NULL: none
   // Since 1.1. The RoCE endpoint of this rank, "INTERFACE" or "DEVICE,verbs", and after it perhaps ",version=1" (2
-  // without it) and ",job=NUMBER" (1). All-reduces then pass a switch that folds RoCE. `listen`, `placement`,
+  // without it), ",job=NUMBER" (1) and ",one-way" (the switch has one-way messages, and so more collectives than
+  // all-reduces). All-reduces then pass a switch that folds RoCE. `listen`, `placement`,
   // `use_shared_memory` and `secret` mean nothing, and nf_group_address is text of at most NF_ADDRESS_BYTES. NULL:
   // ranks fold among themselves.
   const char* roce;
@@ -176,8 +178,11 @@ typedef uint64_t nf_ticket;
 NF_API nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                                const nf_fold_options* options, nf_error* error);
 
-// The following four are blocking, too, and exist since 1.2. With a group over RoCE they return NF_INVALID_ARGUMENT.
-// Folds world * count elements at `in`. `out` gets this rank's part: the rank-th `count` of the sums.
+// The following four are blocking, too, and exist since 1.2. With a group over RoCE they return NF_INVALID_ARGUMENT,
+// unless the `roce` of every rank has ",one-way".
+
+// Folds world * count elements at `in`. `out` gets this rank's part:
+// the rank-th `count` of the sums.
 NF_API nf_status nf_reduce_scatter(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                                    const nf_fold_options* options, nf_error* error);
 // Writes every rank's `count` elements to `out`, in rank order: world * count elements.

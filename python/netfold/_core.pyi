@@ -682,9 +682,9 @@ class FramePipeline:
     A switch that folds frames, over ports in memory: raw Ethernet frames in and out, and time as it is told. Deterministic: the same frames at the same times give the same frames.
     """
 
-    def __init__(self, ports: int, *, age_s: float = 10.0) -> None:
+    def __init__(self, ports: int, *, age_s: float = 10.0, one_way: bool = True) -> None:
         """
-        All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others.
+        All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others. one_way: whether one-way messages are taken, or dropped as the hardware switch does.
         """
 
     def offer(self, port: int, frame: bytes, time_s: float = 0.0) -> list[tuple[int, bytes]]:
@@ -732,11 +732,11 @@ class FrameSwitch:
         """Stops; idempotent."""
 
 class RoceGroup:
-    """A worker that all-reduces over RoCE through a folding switch."""
+    """A worker that folds over RoCE through a switch."""
 
-    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int | None = None, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1, message_packets: int = 128) -> None:
+    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int | None = None, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1, message_packets: int = 128, one_way: bool = False) -> None:
         """
-        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones.
+        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones. one_way: the switch has one-way messages, and so reduce-scatters, all-gathers, broadcasts and barriers, if all ranks say so.
         epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.
         """
 
@@ -749,12 +749,33 @@ class RoceGroup:
         The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.
         """
 
+    @property
+    def is_one_way(self) -> bool:
+        """
+        After connect: whether reduce_scatter, collect and barrier are served. It is alike on all ranks.
+        """
+
     def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False, block: int = 16, mantissa: int = 7, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves
         the ticket to wait. encoded: both addresses hold whole blocks of `wire`, which is bfp of this block and mantissa.
         """
+
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
+        """
+        Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
+        them, to out_ptr. The rest as all_reduce.
+        """
+
+    def collect(self, collective: str, in_ptr: int, out_ptr: int, count: int, dtype: str, root: int = 0, algorithm: str = '', awaited: bool = False) -> int:
+        """
+        An all-gather of every rank's `count` elements, or a broadcast of root's, as they lie in memory: the switch
+        multiplies them. dtype, root: as of PeerGroup; algorithm is ignored. The rest as all_reduce.
+        """
+
+    def barrier(self, awaited: bool = False) -> int:
+        """Its ticket is finished once every rank has come to the same barrier."""
 
     def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
         """
@@ -787,9 +808,10 @@ class RoceGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
-def parse_roce_place(text: str, rank: int = 0) -> tuple[str, bool, int, int, int]:
+def parse_roce_place(text: str, rank: int = 0) -> tuple[str, bool, int, int, int, bool]:
     """
-    (device, verbs, version, job, packets of a message) of text such as eth1,version=1,job=9. Raises NetfoldError.
+    (device, verbs, version, job, packets of a message, one-way) of text such as eth1,version=1,job=9.
+    Raises NetfoldError.
     """
 
 class Topology:

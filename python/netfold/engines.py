@@ -69,6 +69,10 @@ class RoceEngine(Reducer, Protocol):
     def connect(self, addresses: Sequence[str]) -> None:
         """Connect to the neighbours; `addresses` is in rank order. Raises NetfoldError."""
 
+    @property
+    def is_one_way(self) -> bool:
+        """After `connect`: whether it runs the collectives that every engine among ranks has."""
+
 
 class PeerEngine(Engine, Protocol):
     """A rank of a group that reduces without a switch. It listens at `address`."""

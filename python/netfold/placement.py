@@ -58,8 +58,8 @@ class Placement:
         `netfold._core.RoceGroup`."""
         from netfold import _core
 
-        device, verbs, version, _, packets = _core.parse_roce_place(place, rank)
-        settings |= {"verbs": verbs, "version": version, "message_packets": packets}
+        device, verbs, version, _, packets, one_way = _core.parse_roce_place(place, rank)
+        settings |= {"verbs": verbs, "version": version, "message_packets": packets, "one_way": one_way}
         return _core.RoceGroup(device, rank, world, job=job, epoch=0, core=self._core, **settings)
 
     def split_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:

@@ -88,6 +88,84 @@ def test_ddp_has_the_bits_of_udp_at_one_percent_loss(world: int, place: str, wir
     assert counts[f"roce_v{1 if 'version=1' in place else 2}_folded"] >= steps * (60 if wire == "fp32" else 15)
 
 
+def shard(rank: int, meeting: str, world: int, namespace: str, steps: int, over_roce: dict[str, str]) -> list[str]:
+    """Train the digits with FSDP2 over UDP, and then over RoCE; the digests of the parameters."""
+    import torch
+    import torch.distributed as dist
+    from sklearn.datasets import load_digits
+    from torch import nn
+    from torch.distributed.fsdp import fully_shard
+
+    digests = []
+    digits = load_digits()
+    pictures = torch.as_tensor(digits.data / 16).float()[rank::world]
+    labels = torch.as_tensor(digits.target).long()[rank::world]
+    for more in ({}, over_roce):
+        os.environ.update(more)
+        join(rank, f"{meeting}{len(digests)}", world, namespace)
+        torch.manual_seed(rank)
+        model = nn.Sequential(nn.Linear(64, 250), nn.ReLU(), nn.Linear(250, 10))
+        for parameter in model.parameters():
+            dist.broadcast(parameter.data, src=world - 1)
+        for layer in (model[0], model[2], model):
+            fully_shard(layer)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for step in range(steps):
+            chosen = slice(step * 16 % 128, step * 16 % 128 + 16)
+            loss = nn.functional.cross_entropy(model(pictures[chosen]), labels[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        whole = [parameter.full_tensor().detach().flatten() for parameter in model.parameters()]
+        digests.append(hashlib.sha256(torch.cat(whole).numpy().tobytes()).hexdigest())
+        odd = torch.full((7,), rank, dtype=torch.uint8)  # 7 bytes are not a multiple of 4: among the ranks
+        dist.broadcast(odd, src=1)
+        assert odd.tolist() == [1] * 7
+        dist.barrier()
+        dist.destroy_process_group()
+    return digests
+
+
+@pytest.mark.parametrize(("world", "place"), [(4, "w{rank},one-way"), (2, "w{rank},version=1,one-way")])
+def test_fsdp_through_the_switch_has_the_bits_of_udp_at_one_percent_loss(world: int, place: str) -> None:
+    steps = 4
+    with roce_net(world) as net:
+        over_roce = {"NETFOLD_ROCE": place, "NETFOLD_FAULTS": "loss=0.01,seed={rank}", "NETFOLD_ALGORITHM": ""}
+        environment = {"NETFOLD_ALGORITHM": "in-network", "NETFOLD_FORMAT": "fp32"}
+        arguments = (world, net.namespace, steps, over_roce)
+        ranks = values(run_ranks(shard, *arguments, world=world, joins=False, environment=environment))
+        counts = net.counts()
+    assert len({digest for digests in ranks for digest in digests}) == 1
+    parameters = 64 * 250 + 250 + 250 * 10 + 10
+    packets = steps * parameters * 4 // 1024
+    handler = f"roce_v{1 if 'version=1' in place else 2}"
+    assert counts[f"{handler}_folded"] >= 2 * packets, "reduce-scatters and all-gathers"
+    assert counts[f"{handler}_epochs"] == 2, "reduce-scatters have a job of their own"
+
+
+def test_ranks_that_differ_in_one_way_run_the_rest_among_themselves() -> None:
+    with roce_net(3) as net:
+        environment = {"NETFOLD_ROCE": "w{rank},job=40,one-way"}
+        own = {"NETFOLD_ROCE@1": "w{rank},job=40"}
+        ended = run_ranks(gather_once, 3, net.namespace, own, world=3, joins=False, environment=environment)
+        assert values(ended) == [[0, 1, 2]] * 3
+        assert net.counts()["roce_v2_folded"] == 0
+
+
+def gather_once(rank: int, meeting: str, world: int, namespace: str, own: dict[str, str]) -> list[int]:
+    """An all-gather, where rank 1 has settings of its own."""
+    import torch
+    import torch.distributed as dist
+
+    if rank == 1:
+        os.environ.update({name[:-2]: value for name, value in own.items()})
+    join(rank, meeting, world, namespace)
+    gathered = [torch.zeros(3, dtype=torch.int32) for _ in range(world)]
+    dist.all_gather(gathered, torch.full((3,), rank, dtype=torch.int32))
+    dist.destroy_process_group()
+    return [int(part[0]) for part in gathered]
+
+
 def everything(rank: int, meeting: str, world: int, namespace: str) -> tuple[str, bool]:
     """Operations that RoCE does not have, groups of some ranks and of all, and then what happens if rank 1 dies."""
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -51,15 +51,15 @@ class Joined:
     placement: Placement
     embedded: EmbeddedSwitch | None
     peers: HostClient | None  # runs what `client` cannot, among the ranks; `client` itself where that can
-    roce_job: int | None = None
+    roce_jobs: list[int] = field(default_factory=list)
     join_scatters: Callable[[], Reducer] | None = None  # joins the switch's job for reduce-scatters; blocks as `join`
 
     def release(self, linger: bool) -> None:
         """Release the placement and the embedded switch. With `linger` the switch waits until the other ranks have
         left, for a bounded time."""
         self.placement.release()
-        if self.roce_job is not None:
-            roce.give_back(self.roce_job)
+        while self.roce_jobs:
+            roce.give_back(self.roce_jobs.pop())
         if self.embedded is not None:
             self.embedded.release(linger)
             self.embedded = None
@@ -103,8 +103,11 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
             placement.release()
         raise
     _say(agreement, seat)
-    joined = Joined(client, placement, embedded, peers, int(agreement.job) if settings.roce else None)
-    if agreement.algorithm == IN_NETWORK and not settings.roce and settings.engine != AGENT:
+    joined = Joined(client, placement, embedded, peers)
+    if settings.roce:
+        joined.roce_jobs.append(int(agreement.job))
+        joined.join_scatters = lambda: _roce_scatters(joined, seat, agreement, settings, timeout_s)
+    elif agreement.algorithm == IN_NETWORK and settings.engine != AGENT:
         joined.join_scatters = lambda: _scatters(placement, seat, agreement, settings, timeout_s)
     return joined
 
@@ -148,8 +151,20 @@ def _client(
 def _scatters(placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float) -> Reducer:
     """Join the job for reduce-scatters: the same ranks at the same switch. It has a stream of its own, so that a
     reduce-scatter, whose bytes go up, and an all-gather, whose bytes come down, travel at the same time."""
-    own = replace(settings, pcap=_renamed(settings.pcap, "scatters"))
+    own = _of_scatters(settings)
     return _client(placement, seat, replace(agreement, job=f"{agreement.job}/scatters"), own, "", timeout_s)
+
+
+def _of_scatters(settings: Settings) -> Settings:
+    return replace(settings, pcap=_renamed(settings.pcap, "scatters"))
+
+
+def _roce_scatters(joined: Joined, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float) -> Reducer:
+    """The same over RoCE: rank 0 chooses the number of the job."""
+    beside = replace(seat, store=PrefixStore("netfold/scatters", seat.store))
+    job = roce.agree_on_job(beside.store, seat.rank, settings.roce, settings.connect_timeout_s)
+    joined.roce_jobs.append(job)
+    return _roce_client(joined.placement, beside, replace(agreement, job=str(job)), _of_scatters(settings), timeout_s)
 
 
 def _roce_client(

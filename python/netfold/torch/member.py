@@ -68,6 +68,14 @@ class NotFormed:
         """In a child of fork(): there is nothing to leave."""
 
 
+def _runs_common(client: Any, settings: Settings) -> bool:
+    """Whether a worker at a switch runs more than all-reduces: one of an agent does not, and all ranks use agents, or
+    none. Over RoCE the ranks have found it out."""
+    if settings.roce:
+        return bool(client.is_one_way)
+    return settings.engine != AGENT
+
+
 class Member:
     """A rank of a group: `folds` runs its all-reduces and the other collectives that every engine has
     (`Call.is_common`); `peers` runs everything else. Both are one where one engine can. At a switch, reduce-scatters
@@ -100,9 +108,7 @@ class Member:
         if settings.trace:
             self._recorder = Recorder(settings.trace, seat.group, seat.rank, seat.size)
         self.joined = joined = join(seat, settings, address, needs_peers)
-        # Over RoCE, and by an agent's worker at a switch, only all-reduces run; all ranks use agents, or none.
-        folds_only = bool(settings.roce) or settings.engine == AGENT
-        self._folds_common = isinstance(joined.client, HostClient) or not folds_only
+        self._folds_common = isinstance(joined.client, HostClient) or _runs_common(joined.client, settings)
         name = self._name
         self.folds = self._folds_of(joined.client, name)
         if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
@@ -217,7 +223,8 @@ class Member:
         if self._timeout_s is not None:
             scatters.set_timeout(self._timeout_s)
         scatters.beside = lambda: self.folds.error
-        self.folds.beside = lambda: scatters.error
+        earlier = self.folds.beside
+        self.folds.beside = lambda: scatters.error or (earlier() if earlier is not None else None)
         return scatters
 
     def start_message(self, call: Call) -> FoldWork:

@@ -16,6 +16,7 @@ from netfold.engines import RoceEngine
 from netfold.torch import store_values
 
 KEY = "netfold/roce/"
+JOB_KEY = "netfold/roce-job/"
 JOBS = 1 << 16
 _held: set[int] = set()  # jobs of this process's groups, where this process is rank 0
 
@@ -24,10 +25,19 @@ def take_job(place: str) -> int:
     """The number of a new group's job, decided by rank 0: the one that NETFOLD_ROCE names, or the next one that no
     group of this process has. A number that was given back is taken again, in a later epoch: a switch keeps few
     jobs."""
-    *_, first, _ = _core.parse_roce_place(place)
+    _, _, _, first, *_ = _core.parse_roce_place(place)
     job = next(number % JOBS for number in range(first, first + JOBS) if number % JOBS not in _held)
     _held.add(job)
     return job
+
+
+def agree_on_job(store: Store, rank: int, place: str, timeout_s: float) -> int:
+    """The number that rank 0 takes for a further job of a group. Raises RuntimeError if rank 0 does not come within the
+    timeout (seconds)."""
+    if rank == 0:
+        store.set(f"{JOB_KEY}0", str(take_job(place)))
+    [job] = store_values.of_all_ranks(store, JOB_KEY, 1, timeout_s)
+    return int(job)
 
 
 def give_back(job: int) -> None:

@@ -300,7 +300,8 @@ TABLE = (
         "NETFOLD_ROCE",
         "",
         _roce,
-        "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1, job=9, packets=8",
+        "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1, job=9, packets=8, "
+        "one-way",
     ),
     Setting(
         "nic",

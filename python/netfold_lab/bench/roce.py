@@ -1,4 +1,4 @@
-"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE, through an Ethernet switch."""
+"""`netfold bench roce`: workers without RDMA NICs run collectives over RoCE, through an Ethernet switch."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from netfold_lab.outputs import output
 
 ELEMENT_BYTES = 4
 END_TIMEOUT_S = 5.0
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = "all-reduce", "reduce-scatter", "all-gather", "broadcast"
+COLLECTIVES = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST)
 SUMMED = ("sent_writes", "resent_writes", "naks", "timeouts", "duplicate_writes", "writes_not_summed", "bad_icrcs")
 
 
@@ -47,11 +49,17 @@ class RoceSettings:
     timeout_s: float = 60.0
     engine: str = "software"
     version: int = 1
+    collective: str = ALL_REDUCE
 
     @property
     def count(self) -> int:
-        """Elements of a tensor."""
+        """Elements of the whole tensor."""
         return self.size_bytes // ELEMENT_BYTES
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether each rank has a part of the tensor."""
+        return self.collective in (REDUCE_SCATTER, ALL_GATHER)
 
     def check(self) -> None:
         """Raises UsageError for invalid values."""
@@ -65,8 +73,21 @@ class RoceSettings:
             raise UsageError(f"--engine must be software or rtl (netfold rtl switch build), not {self.engine}")
         if self.version not in (1, 2):
             raise UsageError(f"--version must be 1 or 2, not {self.version}")
+        self._check_collective()
         if not 0 <= self.loss < 0.5:
             raise UsageError(f"--loss must be a probability below 0.5, not {self.loss}")
+
+    def _check_collective(self) -> None:
+        if self.collective not in COLLECTIVES:
+            raise UsageError(f"--collective must be one of {', '.join(COLLECTIVES)}, not {self.collective}")
+        if self.collective != ALL_REDUCE and self.engine != "software":
+            raise UsageError(f"--engine {self.engine} has all-reduces only: leave out --collective")
+        if self.has_parts and self.count % self.workers:
+            whole = ELEMENT_BYTES * self.workers
+            raise UsageError(
+                f"--size-bytes must be a multiple of {whole} for a {self.collective} of {self.workers} workers, "
+                f"not {self.size_bytes}"
+            )
 
 
 class Process:
@@ -118,16 +139,26 @@ class Process:
             self.child.wait(END_TIMEOUT_S)
 
 
-def expected_checksum(settings: RoceSettings) -> int:
-    """The CRC32 of the sum that every rank must have, folded in software."""
+def expected_checksums(settings: RoceSettings) -> list[int]:
+    """The CRC32 of the result that each rank must have, folded in software."""
     import numpy as np
 
     import netfold
     from netfold_lab.bench.workers.roce import elements
 
     dtype = "int32" if settings.format == "int32" else "fp32"
-    inputs = [elements(settings.seed, rank, settings.count, dtype) for rank in range(settings.workers)]
-    return zlib.crc32(netfold.fold(inputs, settings.format).view(np.uint8).data)
+    world, part = settings.workers, settings.count // settings.workers
+    count = part if settings.collective == ALL_GATHER else settings.count
+    inputs = [elements(settings.seed, rank, count, dtype) for rank in range(world)]
+    if settings.collective == REDUCE_SCATTER:
+        parts = [slice(rank * part, (rank + 1) * part) for rank in range(world)]
+        results = [netfold.fold([each[one] for each in inputs], settings.format) for one in parts]
+    elif settings.collective == ALL_GATHER:
+        results = [np.concatenate(inputs)] * world
+    else:
+        copied = settings.collective == BROADCAST
+        results = [inputs[0] if copied else netfold.fold(inputs, settings.format)] * world
+    return [zlib.crc32(np.ascontiguousarray(result).view(np.uint8).data) for result in results]
 
 
 @contextlib.contextmanager
@@ -168,18 +199,20 @@ def options_of_ranks(settings: RoceSettings, pcap: Path | None) -> list[dict[str
     for rank in range(settings.workers):
         client: dict[str, Any] = {"timeout_s": settings.timeout_s, "window": settings.window}
         client["version"] = settings.version
+        client["one_way"] = settings.collective != ALL_REDUCE
         if settings.loss:
             client["faults"] = f"loss={settings.loss},seed={settings.seed * 1000 + rank}"
         if pcap is not None and rank == 0:
             client["pcap"] = str(pcap)
         one = {"interface": names.INTERFACE, "rank": rank, "world": settings.workers, "count": settings.count}
-        options.append({**one, "format": settings.format, "seed": settings.seed, "client": client})
+        one |= {"collective": settings.collective, "format": settings.format, "seed": settings.seed}
+        options.append({**one, "client": client})
     return options
 
 
 def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
     """One entry of results: times, the ranks whose bits differ from the software fold, and counters of both sides."""
-    right = expected_checksum(settings)
+    right = expected_checksums(settings)
     times_s, wrong, answers = [], 0, []
     options = options_of_ranks(settings, pcap)
     with (
@@ -190,16 +223,17 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
             for worker in workers:
                 worker.tell("go")
             answers = [worker.hear() for worker in workers]
-            wrong += sum(answer["crc32"] != right for answer in answers)
+            wrong += sum(answer["crc32"] != its for answer, its in zip(answers, right, strict=True))
             if run > 0:
                 times_s.append(max(answer["time_s"] for answer in answers))
-            tell(f"all-reduce {run}")
+            tell(f"{settings.collective} {run}")
         switch.tell("counters")
         counts = {name: count for name, count in switch.hear().items() if count}
     return {
         "system": "netfold",
         "algorithm": "in-network",
         "protocol": "roce",
+        "collective": settings.collective,
         "version": settings.version,
         "engine": settings.engine,
         "format": settings.format,
@@ -214,7 +248,8 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
 
 def show(entry: dict[str, Any], workers: int) -> None:
     """One line of measurements and of counters of both sides."""
-    table = Table(title=f"{workers} RoCE workers, {entry['size_bytes']} bytes of {entry['format']}")
+    what = f"{entry['collective']} of {entry['size_bytes']} bytes of {entry['format']}"
+    table = Table(title=f"{workers} RoCE workers, {what}")
     for heading in ("median", "wrong ranks", "writes", "sent again", "folded", "answered again"):
         table.add_column(heading, justify="right")
     counted, folded = entry["workers_counters"], entry["switch_counters"]
@@ -246,15 +281,18 @@ def register(app: typer.Typer) -> None:
             str, typer.Option(help="Switch to use: software, or rtl (simulated hardware).")
         ] = default.engine,
         version: Annotated[int, typer.Option(help="RoCE's: 1, or 2 (over IPv4 and UDP).")] = default.version,
+        collective: Annotated[
+            str, typer.Option(help="all-reduce, reduce-scatter, all-gather or broadcast.")
+        ] = default.collective,
         pcap: Annotated[Path | None, output("Write rank 0's frames to this file, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
-        """All-reduce between RoCE endpoints through a switch that folds their frames, and check every bit.
+        """A collective of RoCE endpoints through a switch that folds their frames. Check every bit of its results.
 
         Endpoints are processes with packet sockets in network namespaces; so is the switch. Needs root.
         """
         settings = RoceSettings(
-            workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine, version
+            workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine, version, collective
         )
         with sentences():
             settings.check()

@@ -39,6 +39,7 @@ EXAMPLES = {
     ),
     "bench roce": (
         "netfold bench roce --workers 4 --size-bytes 1048576 --loss 0.01",
+        "netfold bench roce --workers 8 --version 2 --collective reduce-scatter",
         "netfold bench roce --workers 3 --format bfp --pcap rank0.pcap",
     ),
     "bench gpu": (

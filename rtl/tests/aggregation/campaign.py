@@ -29,7 +29,7 @@ from roce_frames import (
 
 MESSAGES_BACK = 4
 WORKERS_SHIFT = 3  # in the flags
-# Values that no switch accepts there: magic, formats, flags, another number of workers (v2), invalid shapes, lengths.
+# Values that hardware refuses there: magic, formats, flags, another number of workers (v2), invalid shapes, lengths.
 HEADER_EDITS = [
     (0, b"xx"),
     (2, b"\x16"),
@@ -51,8 +51,8 @@ def places(ports: int) -> dict[bytes, int]:
 
 
 def software(ports: int, **options: float) -> Any:
-    """The software's switch, which knows every worker's port."""
-    switch = _core.FramePipeline(ports, **options)
+    """The software's switch, which knows every worker's port. Like the hardware it takes no one-way messages."""
+    switch = _core.FramePipeline(ports, one_way=False, **options)
     for rank in range(ports):
         to_itself = Connection(mac(rank), mac(rank))
         assert switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []

@@ -1,7 +1,7 @@
 """A RoCE worker of a measurement, or its switch. It answers each line of JSON on standard input by a line of JSON.
 
 `python -m netfold_lab.bench.workers.roce ROLE OPTIONS`, OPTIONS a JSON object. It ends when standard input does. Roles:
-- worker: prints its queue pairs' information, reads that of all workers, then runs an all-reduce for each line;
+- worker: prints its queue pairs' information, reads that of all workers, then runs a collective for each line;
 - switch: prints a line when it folds, then its counters for each line;
 - trainer: like a worker, but trains for each line, and prints the results.
 """
@@ -34,23 +34,40 @@ def say(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
+def start(client: Any, collective: str, values: np.ndarray, results: np.ndarray, dtype: str, wire: str) -> int:
+    """Submit a collective from `values` to `results`; returns its ticket. A broadcast is of rank 0's."""
+    source, target = values.ctypes.data, results.ctypes.data
+    if collective == "all-reduce":
+        return client.all_reduce(source, target, len(values), dtype, wire)
+    if collective == "reduce-scatter":
+        return client.reduce_scatter(source, target, len(results), dtype, wire)
+    return client.collect(collective, source, target, len(values), dtype)
+
+
+def memory_of(options: dict[str, Any], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """A rank's elements, and the memory of its results."""
+    collective, whole = options.get("collective", "all-reduce"), options["count"]
+    part = whole // options["world"]
+    values = elements(options["seed"], options["rank"], part if collective == "all-gather" else whole, dtype)
+    return values, np.zeros(part if collective == "reduce-scatter" else whole, DTYPES[dtype])
+
+
 def serve_worker(options: dict[str, Any]) -> None:
-    """Run an all-reduce for each line."""
+    """Run a collective for each line."""
     dtype = "int32" if options["format"] == "int32" else "fp32"
-    values = elements(options["seed"], options["rank"], options["count"], dtype)
-    sums = np.zeros_like(values)
+    values, results = memory_of(options, dtype)
     client = _core.RoceGroup(options["interface"], options["rank"], options["world"], **options["client"])
     say(client.address)
     client.connect(json.loads(sys.stdin.readline()))
     say("connected")
     for _ in sys.stdin:
-        sums.fill(0)
+        results.fill(0)
         begun = time.monotonic()
-        client.wait(client.all_reduce(values.ctypes.data, sums.ctypes.data, len(values), dtype, options["format"]))
+        client.wait(start(client, options.get("collective", "all-reduce"), values, results, dtype, options["format"]))
         say(
             {
                 "time_s": time.monotonic() - begun,
-                "crc32": zlib.crc32(sums.view(np.uint8).data),
+                "crc32": zlib.crc32(results.view(np.uint8).data),
                 "counters": client.stats(),
             }
         )
