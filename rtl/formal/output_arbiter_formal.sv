@@ -43,12 +43,11 @@ module output_arbiter_formal
   assign is_sum  = follow_i == 3'd2 || follow_i == 3'd3;
 
   always_comb begin
-    unique case (u_arbiter.source_q)
-      2'd0:    current = 6'd1 << u_arbiter.index_q;
-      2'd1:    current = 6'b010000;
-      2'd2:    current = 6'd4 << u_arbiter.index_q;
-      default: current = 6'b100000;
-    endcase
+    current = '0;
+    if (u_arbiter.source_q.of_queue)  current |= 6'd1 << u_arbiter.index_q;
+    if (u_arbiter.source_q.of_sum)    current |= 6'd4 << u_arbiter.index_q;
+    if (u_arbiter.source_q.of_notice) current |= 6'b010000;
+    if (u_arbiter.source_q.of_pause)  current |= 6'b100000;
     next = u_arbiter.u_queues.later_q[1] ? 2'd1 : u_arbiter.u_queues.later_q[2] ? 2'd2 : 2'd0;
     if (is_sum) begin
       ahead = {2'd0, follow_i[0] ^ u_arbiter.u_sums.later_q[1]};
@@ -91,6 +90,10 @@ module output_arbiter_formal
       // Induction starts in any state: each turn brings the followed source's turn nearer, and sums and others
       // alternate.
       assert (!u_arbiter.is_ending_q);
+      if (u_arbiter.is_sending_q) assert (u_arbiter.source_q inside {4'b1000, 4'b0100, 4'b0010, 4'b0001});
+      if (u_arbiter.is_sending_q && (u_arbiter.source_q.of_queue || u_arbiter.source_q.of_sum)) begin
+        assert (u_arbiter.chosen_q == 2'd1 << u_arbiter.index_q);
+      end
       assert (u_arbiter.u_queues.later_q inside {3'b000, 3'b100, 3'b110});
       assert (u_arbiter.u_sums.later_q inside {2'b00, 2'b10});
       assert (waited + 4'(2 * ahead) + 4'(u_arbiter.was_sum_q == is_sum) <= (is_sum ? 4'd3 : 4'd5));

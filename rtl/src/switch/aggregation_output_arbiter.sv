@@ -74,6 +74,7 @@ module aggregation_output_arbiter
 );
 
   localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam int unsigned PortBits = $clog2(Ports);
   localparam int unsigned LevelWidth = $clog2(Repeats + LaterMax + 1);
   localparam int unsigned NameBits   = JobBits + GenerationWidth + PlaceWidth + 8;
   localparam logic [7:0] Tail = 8'd2;  // steps in which the last beats are joined
@@ -212,13 +213,16 @@ module aggregation_output_arbiter
   assign sum_taken_o        = chooses && from_d == Fresh;
   assign sum_taken_packet_o = sum;
 
-  always_comb begin
-    packet_d = from_d == Fresh ? sum : '0;
-    for (int unsigned p = 0; p < Ports; p++) begin
-      if (from_d == Later && later_turn[p]) packet_d |= laters[p];
-      if (from_d == Repeat && repeat_turn[p]) packet_d |= repeats[p];
-    end
-  end
+  packet_t repeat_first, later_first;
+
+  selector #(.Inputs(Ports), .Width($bits(packet_t))) u_repeat_first (
+    .index_i(PortBits'(index_of(32'(repeat_turn)))), .data_i(repeats), .data_o(repeat_first)
+  );
+  selector #(.Inputs(Ports), .Width($bits(packet_t))) u_later_first (
+    .index_i(PortBits'(index_of(32'(later_turn)))), .data_i(laters), .data_o(later_first)
+  );
+
+  assign packet_d = from_d == Fresh ? sum : from_d == Later ? later_first : repeat_first;
 
   // All that ask, and then those that ask for this one.
   always_comb begin

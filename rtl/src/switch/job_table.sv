@@ -63,7 +63,6 @@ module job_table
   localparam logic [8:0] FoldCycles = 9'd300;  // from when the longest sum is begun to be sent to its last gradient
 
   typedef struct packed {
-    logic                is_used;
     logic [31:0]         message;
     shape_t              shape;
     logic [PortBits-1:0] rank;    // that began it
@@ -75,6 +74,13 @@ module job_table
     logic [Ports-1:0] ports;
   } folding_t;
 
+  // The question of one port.
+  typedef struct packed {
+    first_facts_t        facts;
+    logic                is_v2;
+    aggregation_header_t header;
+  } asked_t;
+
   localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
 
   logic [Jobs-1:0]                         is_used_q, is_v2_q;  // jobs of v1 and of v2 have numbers of their own
@@ -84,6 +90,7 @@ module job_table
   logic [Jobs-1:0][CountWidth-1:0]         workers_q;
   logic [Jobs-1:0][Ports-1:0]              has_rank_q;
   logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_q;
+  logic [Jobs-1:0][Columns-1:0]            is_begun_q;  // the column holds a message of this epoch
   column_t [Jobs-1:0][Columns-1:0]         columns_q;
   logic [Jobs-1:0][31:0]                   silence_q;   // ticks
   logic [Jobs-1:0]                         has_summed_q;
@@ -95,9 +102,14 @@ module job_table
   logic                  is_here_q, has_room_q, drained;
   logic [8:0]            drain_q;
   folding_t              folding_found_q;
+  logic [Ports-1:0]      its_port_q;          // one bit
+  asked_t [Ports-1:0]    asked;
+  first_facts_t          facts;
+  logic                  is_v2;
   aggregation_header_t   header;
   logic [CountWidth-1:0] workers_found;
   column_t               column;
+  logic                  is_begun;
   shape_t                shape;
   logic                  asks, begins, refuses, is_newer, forgets, is_new, is_new_q, is_wrong_rank_q, miscounts_q;
   logic [4:0]            workers;             // as the sender says
@@ -139,7 +151,18 @@ module job_table
   assign unused_bits = ^{info_i, header, config_i.age_limit, folded_packet_i};
 
   assign shape   = shape_of(header.length_bytes, header.format[2:0], workers, header.flags[0]);
-  assign header  = info_i[port_q].aggregation;
+  always_comb begin
+    for (int unsigned port = 0; port < Ports; port++) begin
+      asked[port] = '{facts: facts_i[port], is_v2: info_i[port].is_v2, header: info_i[port].aggregation};
+    end
+  end
+
+  selector #(.Inputs(Ports), .Width($bits(asked_t))) u_asked (
+    .index_i(port_q),
+    .data_i (asked),
+    .data_o ({facts, is_v2, header})
+  );
+
   assign workers = header.flags[7:WorkersShift];
 
   // --- Find ---
@@ -155,7 +178,7 @@ module job_table
         end
       end
       for (int unsigned job = 0; job < Jobs; job++) begin
-        if (is_used_q[job] && number_q[job] == header.job && is_v2_q[job] == info_i[port_q].is_v2) begin
+        if (is_used_q[job] && number_q[job] == header.job && is_v2_q[job] == is_v2) begin
           is_here_q <= 1'b1;
           job_q     <= JobBits'(job);
         end
@@ -172,19 +195,21 @@ module job_table
 
   // --- Begin ---
   logic [15:0] ahead;
+  logic        is_to_fold;  // the port, in the epoch that may begin
 
-  assign ahead    = header.epoch - epoch_q[job_q];
-  assign is_newer = !ahead[15] && ahead != '0;
+  assign ahead      = header.epoch - epoch_q[job_q];
+  assign is_newer   = !ahead[15] && ahead != '0;
+  assign is_to_fold = |(folding_found_q.ports & its_port_q);
 
   always_comb begin
     begins  = 1'b0;
     refuses = 1'b0;
     refusal = VerdictForwarded;
     if (!is_here_q || is_newer) begin
-      begins = folding_found_q.ports[port_q] && (is_here_q || has_room_q);
+      begins = is_to_fold && (is_here_q || has_room_q);
       refuses = !begins;
-      if (folding_found_q.ports[port_q]) refusal = VerdictJobs;
-    end else if (!folding_q[job_q].ports[port_q]) begin
+      if (is_to_fold) refusal = VerdictJobs;
+    end else if ((folding_q[job_q].ports & its_port_q) == '0) begin
       refuses = 1'b1;
     end else if (header.epoch != epoch_q[job_q]) begin
       refuses = 1'b1;
@@ -198,17 +223,18 @@ module job_table
   end
 
   // --- Facts: while the handler notes its own, what others say of the next message ---
-  assign rank   = header.rank[PortBits-1:0];
-  assign column = columns_q[job_q][header.message[1:0]];
+  assign rank     = header.rank[PortBits-1:0];
+  assign column   = columns_q[job_q][header.message[1:0]];
+  assign is_begun = is_begun_q[job_q][header.message[1:0]];
 
   always_comb begin
     agreement = VerdictKept;
     is_new    = 1'b0;
-    if (column.is_used && column.message == header.message) begin
+    if (is_begun && column.message == header.message) begin
       if (column.shape != shape) agreement = VerdictMismatch;
-    end else if (column.is_used && is_older(header.message, column.message)) begin
+    end else if (is_begun && is_older(header.message, column.message)) begin
       agreement = VerdictStale;
-    end else if (column.is_used && column.folded <= 8'(last_of(column.shape.last_word))) begin
+    end else if (is_begun && column.folded <= 8'(last_of(column.shape.last_word))) begin
       agreement = VerdictBusy;
     end else begin
       is_new = 1'b1;
@@ -228,17 +254,17 @@ module job_table
     binds   = 1'b0;
     verdict = refusal;
     if (state_q == Judge) begin
-      if (facts_i[port_q].is_taken) begin
+      if (facts.is_taken) begin
         verdict = VerdictSpoofed;
-      end else if (facts_i[port_q].is_bad) begin
+      end else if (facts.is_bad) begin
         verdict = VerdictHeader;
-      end else if (miscounts_q || is_wrong_rank_q || facts_i[port_q].has_other_rank) begin
+      end else if (miscounts_q || is_wrong_rank_q || facts.has_other_rank) begin
         verdict = VerdictRank;
-      end else if (facts_i[port_q].is_spoofed) begin
+      end else if (facts.is_spoofed) begin
         verdict = VerdictSpoofed;
       end else begin
         binds   = 1'b1;
-        verdict = facts_i[port_q].is_next ? agreement_q : facts_i[port_q].verdict;
+        verdict = facts.is_next ? agreement_q : facts.verdict;
       end
     end
   end
@@ -246,16 +272,13 @@ module job_table
   always_ff @(posedge clk_i) begin
     verdict_o   <= verdict;
     binds_o     <= binds;
-    opens_q     <= binds && is_new_q && facts_i[port_q].is_next;
-    differs_o   <= facts_i[port_q].is_next;
+    opens_q     <= binds && is_new_q && facts.is_next;
+    differs_o   <= facts.is_next;
     miscounts_o <= miscounts_q;
     told_o      <= miscounts_q ? workers_q[job_q] : CountWidth'(column.rank);
   end
 
-  always_comb begin
-    done_o         = '0;
-    done_o[port_q] = state_q == Tell;
-  end
+  assign done_o = its_port_q & {Ports{state_q == Tell}};
 
   // --- States ---
   assign drained = state_q == Drain && (!is_here_q || drain_q == FoldCycles);
@@ -299,13 +322,14 @@ module job_table
     if (!rst_ni) begin
       state_q         <= Pick;
       port_q          <= '0;
+      its_port_q      <= '0;
       is_used_q       <= '0;
       generation_q    <= '0;
       drain_q         <= '0;
       has_rank_q      <= '0;
       silence_q       <= '0;
       has_summed_q    <= '0;
-      columns_q       <= '0;
+      is_begun_q      <= '0;
     end else begin
       state_q <= state_d;
       drain_q <= state_q != Drain || is_pending_i[job_q] ? '0 : drain_q + 9'd1;
@@ -314,7 +338,10 @@ module job_table
         has_summed_q[job_q] <= 1'b0;
       end
       if (state_q == Pick) begin
-        if (asks) port_q <= PortBits'(index_of(32'(turn)));
+        if (asks) begin
+          port_q     <= PortBits'(index_of(32'(turn)));
+          its_port_q <= turn;
+        end
       end
       for (int unsigned job = 0; job < Jobs; job++) begin
         if (tick_i && silence_q[job] != '1) silence_q[job] <= silence_q[job] + 32'd1;
@@ -323,29 +350,32 @@ module job_table
           is_used_q[job]    <= state_q == Begin;
           generation_q[job] <= generation_q[job] + 1'b1;
           silence_q[job]    <= '0;
-          columns_q[job]    <= '0;
+          is_begun_q[job]   <= '0;
         end
       end
       if (folded_i) begin
         has_summed_q[folded_packet_i.job[JobBits-1:0]] <= 1'b1;
-        columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded <=
-            columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded + 8'd1;
       end
       if (state_q == Tell && binds_o) begin
         has_rank_q[job_q][rank] <= 1'b1;
-        if (opens_q) begin
-          columns_q[job_q][header.message[1:0]] <=
-              '{is_used: 1'b1, message: header.message, shape: shape, rank: rank, folded: '0};
-        end
+        if (opens_q) is_begun_q[job_q][header.message[1:0]] <= 1'b1;
       end
     end
   end
 
+  // Without a reset: what a column says counts only where it is begun.
   always_ff @(posedge clk_i) begin
+    if (folded_i) begin
+      columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded <=
+          columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded + 8'd1;
+    end
+    if (state_q == Tell && binds_o && opens_q) begin
+      columns_q[job_q][header.message[1:0]] <= '{message: header.message, shape: shape, rank: rank, folded: '0};
+    end
     if (state_q == Begin && begins) begin
       number_q[job_q] <= header.job;
       epoch_q[job_q]  <= header.epoch;
-      is_v2_q[job_q]  <= info_i[port_q].is_v2;
+      is_v2_q[job_q]  <= is_v2;
     end
     if (drained) begin
       folding_q[job_q] <= folding_found_q;

@@ -31,6 +31,7 @@ module mac_table #(
   localparam int unsigned Ways        = 4;
   localparam int unsigned BucketWidth = $clog2(Entries / Ways);
   localparam int unsigned PortWidth   = $clog2(Ports);
+  localparam int unsigned AskerWidth  = $clog2(Askers);
 
   typedef logic [BucketWidth-1:0] bucket_t;
 
@@ -41,9 +42,9 @@ module mac_table #(
     logic [47:0]          address;
   } entry_t;
 
-  function automatic logic [PortWidth-1:0] number_of(logic [Ports-1:0] one_hot);
+  function automatic logic [4:0] number_of(logic [31:0] one_hot);
     number_of = '0;
-    for (int unsigned i = 0; i < Ports; i++) if (one_hot[i]) number_of |= PortWidth'(i);
+    for (int unsigned i = 0; i < 32; i++) if (one_hot[i]) number_of |= 5'(i);
   endfunction
 
   // --- Time ---
@@ -96,6 +97,7 @@ module mac_table #(
   logic [Askers-1:0] asker1_q, asker2_q, asker3_q;
   logic [Ways-1:0]   is_hit, is_hit_q;
   logic [Ways-1:0][PortWidth-1:0] port_q;
+  logic [AskerWidth-1:0] asker_q;  // the number of asker1_q
   logic [47:0]      wanted, wanted_q;
   logic [31:BucketWidth] unused_find_hash;
 
@@ -106,9 +108,11 @@ module mac_table #(
 
   assign found_valid_o = asker3_q;
 
+  selector #(.Inputs(Askers), .Width(48)) u_wanted (
+    .index_i(asker_q), .data_i(find_address_i), .data_o(wanted)
+  );
+
   always_comb begin
-    wanted = '0;
-    for (int unsigned i = 0; i < Askers; i++) if (asker1_q[i]) wanted |= find_address_i[i];
     found_ports_o = '0;
     for (int unsigned way = 0; way < Ways; way++) begin
       is_hit[way] = is_clear_q && found_q[way].is_used && found_q[way].address == wanted_q &&
@@ -130,6 +134,7 @@ module mac_table #(
   end
 
   always_ff @(posedge clk_i) begin
+    asker_q  <= AskerWidth'(number_of(32'(find_ready_o)));
     wanted_q <= wanted;
     is_hit_q <= is_hit;
     for (int unsigned way = 0; way < Ways; way++) port_q[way] <= found_q[way].port;
@@ -153,6 +158,7 @@ module mac_table #(
   logic [Ways-1:0][Ways-1:0] is_older, is_older_q;  // the second than the first, and after it
   logic [2:0]           clashes_q;  // of the lesson that reads: with those that compare, decide and write
   logic                 waits, is_sweeping;
+  logic [47:0]          learned;
 
   round_robin #(.Requests(Ports)) u_learn (
     .clk_i, .rst_ni, .request_i(learn_valid_i), .take_i(|learn_ready_o), .grant_o(learn_grant)
@@ -169,10 +175,13 @@ module mac_table #(
     // Not whether one is ready, but whether one would be: it is known earlier, and else nothing is taken.
     lesson_d.is_sweep = learn_grant == '0 || !is_clear_q;
     valid_d           = !lesson_d.is_sweep || is_sweeping;
-    lesson_d.port     = number_of(learn_grant);
-    lesson_d.address  = '0;
-    for (int unsigned i = 0; i < Ports; i++) if (learn_grant[i]) lesson_d.address |= learn_address_i[i];
+    lesson_d.port     = PortWidth'(number_of(32'(learn_grant)));
+    lesson_d.address  = learned;
   end
+
+  selector #(.Inputs(Ports), .Width(48)) u_learned (
+    .index_i(lesson_d.port), .data_i(learn_address_i), .data_o(learned)
+  );
 
   // The address's own entry, else a free one, else the oldest. All pairs of ways are compared at once, and ticks as
   // they are: one way after the other, or ages, would be the longest path of the switch.

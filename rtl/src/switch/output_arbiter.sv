@@ -31,13 +31,18 @@ module output_arbiter
 
   localparam int unsigned Turns      = Ports + 1;  // queues by port, and notices
   localparam int unsigned IndexWidth = $clog2(Ports);
+  localparam int unsigned Width      = $bits(beat_t);
 
-  typedef enum logic [1:0] {SourceQueue, SourceNotice, SourceSum, SourcePause} source_e;
+  // One bit is set. Encoded sources, and grants decoded from `index_q`, would take 200 LUTs more: what is chosen
+  // between beats is then decoded for each bit of a beat.
+  typedef struct packed {
+    logic of_queue, of_notice, of_sum, of_pause;
+  } source_t;
 
-  source_e               source_q;
+  source_t               source_q;
   logic [IndexWidth-1:0] index_q, index_d;  // of the port, of queues and sums
   logic [Turns-1:0]      queue_request, queue_grant;
-  logic [Ports-1:0]      sum_grant, chosen;
+  logic [Ports-1:0]      sum_grant, chosen, chosen_q;
   logic                  is_sending_q, is_ending_q, was_sum_q, was_pause_q;
   logic                  is_pause, is_sum, is_queue, starts, ends;
 
@@ -59,59 +64,58 @@ module output_arbiter
 
   always_comb begin
     index_d = '0;
-    for (int unsigned i = 0; i < Ports; i++) if (chosen[i]) index_d |= IndexWidth'(i);
+    for (int unsigned port = 0; port < Ports; port++) if (chosen[port]) index_d |= IndexWidth'(port);
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      source_q     <= SourceQueue;
+      source_q     <= '0;
       index_q      <= '0;
+      chosen_q     <= '0;
       is_sending_q <= 1'b0;
       is_ending_q  <= 1'b0;
       was_sum_q    <= 1'b0;
       was_pause_q  <= 1'b0;
     end else begin
       if (starts) begin
-        source_q    <= is_pause ? SourcePause : is_sum ? SourceSum : queue_grant[Ports] ? SourceNotice : SourceQueue;
+        source_q    <= '{of_pause: is_pause, of_sum: is_sum, of_notice: is_queue && queue_grant[Ports],
+                         of_queue: is_queue && !queue_grant[Ports]};
         index_q     <= index_d;
+        chosen_q    <= chosen;
         was_sum_q   <= is_pause ? was_sum_q : is_sum;
         was_pause_q <= is_pause;
       end
       is_sending_q <= starts || (is_sending_q && !ends);
       is_ending_q  <= !ends && (is_ending_q || (sums_end_i && is_sending_q &&
-                                                source_q inside {SourceSum, SourceNotice}));
+                                                (source_q.of_sum || source_q.of_notice)));
     end
   end
 
   // --- Sending ---
+  beat_t   queue_beat, sum_beat;
+  source_t offers;
+
+  selector #(.Inputs(Ports), .Width(Width)) u_queue_beat (
+    .index_i(index_q), .data_i(queue_beat_i), .data_o(queue_beat)
+  );
+  selector #(.Inputs(Ports), .Width(Width)) u_sum_beat (
+    .index_i(index_q), .data_i(sum_beat_i), .data_o(sum_beat)
+  );
+
   always_comb begin
-    queue_ready_o  = '0;
-    sum_ready_o    = '0;
-    notice_ready_o = 1'b0;
-    pause_ready_o  = 1'b0;
-    unique case (source_q)
-      SourceQueue: begin
-        m_beat_o               = queue_beat_i[index_q];
-        m_valid_o              = queue_valid_i[index_q];
-        queue_ready_o[index_q] = is_sending_q && m_ready_i;
-      end
-      SourceSum: begin
-        m_beat_o             = sum_beat_i[index_q];
-        m_valid_o            = sum_valid_i[index_q];
-        sum_ready_o[index_q] = is_sending_q && m_ready_i && !is_ending_q;
-      end
-      SourceNotice: begin
-        m_beat_o       = notice_beat_i;
-        m_valid_o      = notice_valid_i;
-        notice_ready_o = is_sending_q && m_ready_i && !is_ending_q;
-      end
-      default: begin
-        m_beat_o      = pause_beat_i;
-        m_valid_o     = pause_valid_i;
-        pause_ready_o = is_sending_q && m_ready_i;
-      end
-    endcase
-    m_valid_o &= is_sending_q;
+    queue_ready_o  = chosen_q & {Ports{is_sending_q && source_q.of_queue && m_ready_i}};
+    sum_ready_o    = chosen_q & {Ports{is_sending_q && source_q.of_sum && m_ready_i && !is_ending_q}};
+    notice_ready_o = is_sending_q && source_q.of_notice && m_ready_i && !is_ending_q;
+    pause_ready_o  = is_sending_q && source_q.of_pause && m_ready_i;
+
+    m_beat_o = ({Width{source_q.of_queue}} & queue_beat) | ({Width{source_q.of_sum}} & sum_beat) |
+               ({Width{source_q.of_notice}} & notice_beat_i) | ({Width{source_q.of_pause}} & pause_beat_i);
+
+    offers.of_queue  = |(queue_valid_i & chosen_q);
+    offers.of_sum    = |(sum_valid_i & chosen_q);
+    offers.of_notice = notice_valid_i;
+    offers.of_pause  = pause_valid_i;
+    m_valid_o        = is_sending_q && (source_q & offers) != '0;
     if (is_ending_q) begin
       m_valid_o      = 1'b1;
       m_beat_o.error = 1'b1;
@@ -130,7 +134,7 @@ module output_arbiter
     end
   end
 
-  assign departure_o = '{ended: ends, bytes: {beats_q, m_beat_o.extra} + 11'd1, sum: source_q == SourceSum,
-                         notice: source_q == SourceNotice, pause: source_q == SourcePause};
+  assign departure_o = '{ended: ends, bytes: {beats_q, m_beat_o.extra} + 11'd1, sum: source_q.of_sum,
+                         notice: source_q.of_notice, pause: source_q.of_pause};
 
 endmodule
