@@ -31,7 +31,7 @@ module aggregation_connection
   output shape_t       shape_o
 );
 
-  logic             is_bound_q, is_v2_q;
+  logic             is_bound_q, is_v2_q, is_fresh_q;
   addresses_t       addresses_q;
   logic [255:0]     gids_q;
   logic [23:0]      queue_pair_q;
@@ -39,6 +39,7 @@ module aggregation_connection
   logic [31:0]      next_q;     // message
   shape_t [3:0]     shapes_q;
   logic [3:0][24:0] bases;
+  logic [3:0]       is_base;    // the sequence number is the column's base
   logic [1:0]       column;     // of the Write First
   logic [31:0]      behind;
   shape_t           shape;
@@ -81,7 +82,7 @@ module aggregation_connection
   always_ff @(posedge clk_i) begin
     matches_q   <= matches_o;
     has_base_q  <= !bases[column][24];
-    has_moved_q <= bases[column] != {1'b0, info_i.psn};
+    has_moved_q <= !is_base[column];
   end
   assign is_rebound = bind_i && is_bound_q && !matches_q;
   assign sets       = reopen_i && (has_moved_q || is_rebound);
@@ -101,27 +102,32 @@ module aggregation_connection
     .is_found_o,
     .place_o,
     .is_ahead_o,
+    .is_base_o (is_base),
     .bases_o   (bases)
   );
 
   // The newest message of the column: one of the last four.
-  assign message_o = next_q - 32'd1 - 32'(2'(next_q[1:0] - 2'd1 - column_i));
+  assign message_o = {next_q[31:2] - 30'(column_i >= next_q[1:0]), column_i};
   assign shape_o   = shapes_q[column_i];
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_bound_q <= 1'b0;
-      next_q     <= '0;
-    end else if (clear_i) begin
-      is_bound_q <= 1'b0;
-      next_q     <= '0;
+      is_fresh_q <= 1'b1;
     end else begin
-      is_bound_q <= bind_i || (is_bound_q && !unbind_i);
-      if (open_i) next_q <= next_q + 32'd1;
+      is_bound_q <= !clear_i && (bind_i || (is_bound_q && !unbind_i));
+      is_fresh_q <= 1'b0;
     end
   end
 
+  // No message is counted in the first cycle after a reset. A register that both a reset and a signal clear would take
+  // a LUT for each bit.
   always_ff @(posedge clk_i) begin
+    if (clear_i || is_fresh_q) begin
+      next_q <= '0;
+    end else if (open_i) begin
+      next_q <= next_q + 32'd1;
+    end
     if (bind_i) begin
       addresses_q  <= info_i.addresses;
       gids_q       <= info_i.gids;

@@ -1,9 +1,9 @@
 // Which column a RoCE packet belongs in, found from only its sequence number: four floating base pointers, Fig. 13.
 //
-// A column's base is the sequence number of its Write First; bit 24 is set while it has no base. A packet is compared
-// with the bases of p3, p2, p1, p0 in this order, all at once, and lies in the first column whose message covers it.
-// Distances are modulo 2^24 and within the message's length, which the paper's comparison by size is not: it loses
-// packets of a message that crossed the wrap. The law is core/switch/aggregation/psn_window.h's.
+// A column's base is the sequence number of its Write First. `bases_o` has all bits set for a column without a base. A
+// packet is compared with the bases of p3, p2, p1, p0 in this order, all at once, and lies in the first column whose
+// message covers it. Distances are modulo 2^24 and within the message's length, which the paper's comparison by size is
+// not: it loses packets of a message that crossed the wrap. The law is core/switch/aggregation/psn_window.h's.
 module psn_window (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -20,25 +20,30 @@ module psn_window (
   output logic             is_found_o,
   output logic [8:0]       place_o,
   output logic             is_ahead_o,  // less than a window behind the newest message's first
+  output logic [3:0]       is_base_o,   // the packet's sequence number is this column's base
   output logic [3:0][24:0] bases_o
 );
 
   localparam logic [24:0] NoBase = 25'h1ffffff;
   localparam int unsigned WindowPackets = 512;
 
-  logic [3:0][24:0] bases_q;
+  // Only `has_base_q` is forgotten: a register that both a reset and a signal clear costs a LUT for each bit.
+  logic [3:0]       has_base_q;
+  logic [3:0][23:0] bases_q;
   logic [3:0][7:0]  packets_q;
   logic [1:0]       next_q, set_column, column;
   logic [3:0][23:0] distance;
-  logic [3:0]       covers;
+  logic [3:0]       covers, is_near;
 
   assign set_column = open_i ? next_q : column_i;
-  assign bases_o    = bases_q;
 
   always_comb begin
     for (int unsigned c = 0; c < 4; c++) begin
-      distance[c] = psn_i - bases_q[c][23:0];
-      covers[c]   = !bases_q[c][24] && distance[c][23:7] == '0 && 8'(distance[c][6:0]) < packets_q[c];
+      bases_o[c]   = has_base_q[c] ? {1'b0, bases_q[c]} : NoBase;
+      distance[c]  = psn_i - bases_q[c];
+      covers[c]    = has_base_q[c] && distance[c][23:7] == '0 && 8'(distance[c][6:0]) < packets_q[c];
+      is_base_o[c] = has_base_q[c] && distance[c] == '0;
+      is_near[c]   = !has_base_q[c] || distance[c] < 24'(WindowPackets);
     end
   end
 
@@ -54,19 +59,21 @@ module psn_window (
       end
     end
     column     = next_q - 2'd1;
-    is_ahead_o = bases_q[column][24] || distance[column] < 24'(WindowPackets);
+    is_ahead_o = is_near[column];
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      bases_q   <= {4{NoBase}};
-      packets_q <= '0;
-      next_q    <= '0;
+      has_base_q <= '0;
+      bases_q    <= '0;
+      packets_q  <= '0;
+      next_q     <= '0;
     end else begin
-      if (clear_i || forget_i) bases_q <= {4{NoBase}};
+      if (clear_i || forget_i) has_base_q <= '0;
       if (open_i || reopen_i) begin
-        bases_q[set_column]   <= {1'b0, base_i};
-        packets_q[set_column] <= packets_i;
+        has_base_q[set_column] <= 1'b1;
+        bases_q[set_column]    <= base_i;
+        packets_q[set_column]  <= packets_i;
       end
       if (clear_i) begin
         next_q <= '0;
