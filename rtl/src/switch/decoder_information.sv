@@ -49,7 +49,7 @@ module decoder_information
   assign payload    = length_q - 12'(others_q);
   assign extensions = data[55:48] == WriteFirst ? 6'd16 : data[55:48] == WriteLastImmediate ? 6'd4 : 6'd0;
 
-  icrc u_icrc (
+  icrc #(.Makes(1'b0)) u_icrc (
     .clk_i,
     .rst_ni,
     .valid_i,

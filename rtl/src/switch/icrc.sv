@@ -4,9 +4,12 @@
 // IPv4 and UDP; and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1 and annex A17).
 //
 // A packet begins and ends within beats: at byte 14, or 18 behind a VLAN tag, and after two or six bytes of the last
-// beat, as all lengths are multiples of four. Bytes outside count as zeros, which a CRC can take back: the register
-// begins with what so many zeros turn into the right start, and is rolled back over those at the end.
-module icrc (
+// beat, as all lengths are multiples of four. Bytes outside count as zeros. The register begins with what so many
+// zeros turn into the right start. A check compares it with what the zeros behind the packet make of the right
+// end. A code must not contain them: the packet's last bytes are moved to the end of their beat.
+module icrc #(
+  parameter bit Makes = 1'b1  // the code; 0: it is only checked, in fewer LUTs
+) (
   input  logic        clk_i,
   input  logic        rst_ni,
 
@@ -19,15 +22,13 @@ module icrc (
   input  logic        ends_at_six_i,  // with its sixth byte, else its second
 
   // In the cycle after, until the next frame.
-  output logic [31:0] icrc_o,         // of what is covered; the lowest byte goes first
+  output logic [31:0] icrc_o,         // if Makes: of what is covered; the lowest byte goes first
   output logic        is_right_o      // what is covered ended with its own ICRC
 );
 
   localparam logic [31:0] Polynomial = 32'hedb88320;
   localparam logic [31:0] Start      = 32'hdebb20e3;  // the register behind eight bytes of ones
   localparam logic [31:0] Residue    = 32'hdebb20e3;  // and behind any packet with its ICRC
-
-  typedef logic [31:0][31:0] matrix_t;
 
   // The register behind so many zero bytes, and before them.
   function automatic logic [31:0] forth(logic [31:0] register, int unsigned bytes);
@@ -42,18 +43,6 @@ module icrc (
     return register;
   endfunction
 
-  // The same as which bits each bit depends on.
-  function automatic matrix_t matrix_of_back(int unsigned bytes);
-    matrix_t     matrix;
-    logic [31:0] column;
-    for (int unsigned i = 0; i < 32; i++) begin
-      column = back(32'd1 << i, bytes);
-      for (int unsigned place = 0; place < 32; place++) matrix[place][i] = column[place];
-    end
-    return matrix;
-  endfunction
-
-  localparam matrix_t     BackTwo = matrix_of_back(2), BackSix = matrix_of_back(6);
   localparam logic [31:0] StartPlain = back(Start, 6), StartTagged = back(Start, 2);
   localparam logic [31:0] RightAtTwo = forth(Residue, 6), RightAtSix = forth(Residue, 2);
 
@@ -106,10 +95,27 @@ module icrc (
       if (!is_v2_i) data[19:16] = '1;
       crc_in = StartTagged;
     end
-    if (ends_i) data = ends_at_six_i ? {16'd0, data[47:0]} : {48'd0, data[15:0]};
   end
 
-  crc32 #(.Width(64)) u_crc (.crc_i(crc_in), .data_i(data), .crc_o(crc_d));
+  // --- Its last bytes ---
+  logic [63:0] mixed, covered;  // the register acts like the first bits of the data
+  logic [31:0] rest, crc;       // ... and moves up where there are fewer
+
+  assign mixed = data ^ 64'(crc_in);
+
+  always_comb begin
+    covered = mixed;
+    rest    = '0;
+    if (ends_i && Makes) begin
+      covered = ends_at_six_i ? {mixed[47:0], 16'd0} : {mixed[15:0], 48'd0};
+      rest    = ends_at_six_i ? '0 : {16'd0, crc_in[31:16]};
+    end else if (ends_i) begin
+      covered = ends_at_six_i ? {16'd0, data[47:0]} ^ 64'(crc_in) : {48'd0, data[15:0]} ^ 64'(crc_in);
+    end
+  end
+
+  crc32 #(.Width(64)) u_crc (.crc_i('0), .data_i(covered), .crc_o(crc));
+  assign crc_d = crc ^ rest;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -134,16 +140,7 @@ module icrc (
   end
 
   // --- Its end ---
-  logic [31:0] at_two, at_six;
-
-  always_comb begin
-    for (int unsigned place = 0; place < 32; place++) begin
-      at_two[place] = ^(crc_q & BackSix[place]);
-      at_six[place] = ^(crc_q & BackTwo[place]);
-    end
-  end
-
-  assign icrc_o     = ended_at_six_q ? ~at_six : ~at_two;
-  assign is_right_o = ended_q && crc_q == (ended_at_six_q ? RightAtSix : RightAtTwo);
+  assign icrc_o     = Makes ? ~crc_q : '0;
+  assign is_right_o = ended_q && crc_q == (Makes ? Residue : ended_at_six_q ? RightAtSix : RightAtTwo);
 
 endmodule
