@@ -124,14 +124,7 @@ module fp32_adder #(
     stage3_d.subtracts  = subtracts2_q;
     stage3_d.is_special = is_special;
     stage3_d.is_nan     = !Plain && is_special && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
-    // Values that are known by now are not carried on; flip-flops that are reset are not made shift registers of
-    // LUTs.
-    if (Plain && is_special) begin
-      stage3_d.major[22:0] = '0;
-      stage3_d.exponent    = '0;
-      stage3_d.distance    = '0;
-      stage3_d.subtracts   = 1'b0;
-    end
+    if (Plain && is_special) stage3_d.subtracts = 1'b0;  // their sum has the sign of the larger one
   end
 
   // --- 4: ... by 4 and 2 ---
