@@ -20,8 +20,10 @@ from roce_frames import Connection, aggregation_header, elements_of, mac, read
 
 JOBS, VERSION = int(os.environ.get("JOBS", "1")), int(os.environ.get("VERSION", "1"))
 HAS_BFP, HAS_HALF = (os.environ.get(name) == "1" for name in ("HAS_BFP", "HAS_HALF"))
-# Times of the stage with several jobs: long enough that only the chosen ranks are silent.
-TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
+# Times of the stage with several jobs: long enough that only the chosen ranks are silent, and that no job is forgotten
+# after several silences of HANDOVER_TICKS. (Before its first sum only a Write First is a sign of a job. SEED=609496364
+# had five silences without one.)
+TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 100_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
 SOFTWARE_JOBS = 16
 FRAMES = int(os.environ.get("FRAMES", "500"))
