@@ -13,18 +13,19 @@ module selector #(
 
   localparam int unsigned Leaves = 2 ** IndexWidth;
 
-  // Node n chooses between nodes 2n and 2n + 1; the words are nodes Leaves and on, the root is node 1.
-  logic [2*Leaves-1:1][Width-1:0] nodes;
-
+  // Node n chooses between nodes 2n and 2n + 1; the words are nodes Leaves and on, the root is node 1. Each is a signal of
+  // its own: in one vector they would look like a loop to a simulator.
   for (genvar n = 1; n < 2 * Leaves; n++) begin : gen_node
+    logic [Width-1:0] word;
+
     if (n >= Leaves) begin : gen_leaf
-      assign nodes[n] = n - Leaves < Inputs ? data_i[(n-Leaves)%Inputs] : '0;
+      assign word = n - Leaves < Inputs ? data_i[(n-Leaves)%Inputs] : '0;
     end else begin : gen_choice
       localparam int unsigned Bit = IndexWidth - $clog2(n + 1);
-      assign nodes[n] = index_i[Bit] ? nodes[2*n+1] : nodes[2*n];
+      assign word = index_i[Bit] ? gen_node[2*n+1].word : gen_node[2*n].word;
     end
   end
 
-  assign data_o = nodes[1];
+  assign data_o = gen_node[1].word;
 
 endmodule
