@@ -85,7 +85,7 @@ class RoceSettings:
         if self.has_parts and self.count % self.workers:
             whole = ELEMENT_BYTES * self.workers
             raise UsageError(
-                f"--size-bytes must be a multiple of {whole} for a {self.collective} of {self.workers} workers, "
+                f"--size-bytes must be a multiple of {whole}, so that each of {self.workers} workers has a part, "
                 f"not {self.size_bytes}"
             )
 
