@@ -158,7 +158,9 @@ TEST(FairShares, PacketsOnTheirWayThroughTheKernelAreNoOtherTraffic) {
   for (int look = 0; look < 100; ++look, own += 1'000'000) {
     const std::uint64_t carried = own + (look % 3) * 10'000;  // up to 2% of what is carried between two looks
     const auto said = looks.look({{kOne, at(own)}}, {{"eth0", {{carried, carried}, {own, own}}}});
-    if (look > 20) EXPECT_TRUE(said.empty());
+    if (look > 20) {
+      EXPECT_TRUE(said.empty());
+    }
   }
 }
 
