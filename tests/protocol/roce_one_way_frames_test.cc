@@ -21,25 +21,25 @@ using roce::Way;
 using switching::RoceVerdict;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::uint16_t kWorld = 3;
+constexpr std::uint16_t kRingWorld = 3;
 constexpr std::uint32_t kPackets = 3, kLength = 2 * 1024 + 100 - roce::kAggregationBytes;
 
-// Ranks in a ring at the ports of a switch. Rank r is at port kWorld - 1 - r: the ranks decide, and not the ports.
+// Ranks in a ring at the ports of a switch. Rank r is at port kRingWorld - 1 - r: the ranks decide, and not the ports.
 class Ring {
  public:
   explicit Ring(Version version)
-      : version_(version), switch_(kWorld, {.roce = switching::RoceOptions{.age_max = kSecond}}) {
+      : version_(version), switch_(kRingWorld, {.roce = switching::RoceOptions{.age_max = kSecond}}) {
     switch_.settings().adds_floats = true;
   }
 
-  static link::PortNumber port_of(unsigned rank) { return static_cast<link::PortNumber>(kWorld - 1 - rank); }
-  static unsigned right_of(unsigned rank) { return (rank + 1) % kWorld; }
+  static link::PortNumber port_of(unsigned rank) { return static_cast<link::PortNumber>(kRingWorld - 1 - rank); }
+  static unsigned right_of(unsigned rank) { return (rank + 1) % kRingWorld; }
 
   AggregationHeader header(unsigned rank, Way way, unsigned other, std::uint32_t message = 0) const {
     AggregationHeader header{.format = numbers::Format::kFp32, .way = way, .message = message, .length_bytes = kLength};
     header.rank = static_cast<std::uint16_t>(rank);
     header.other = static_cast<std::uint8_t>(other);
-    if (version_ == Version::kV2) header.workers = kWorld;
+    if (version_ == Version::kV2) header.workers = kRingWorld;
     return header;
   }
   Bytes frame(const AggregationHeader& header, std::uint32_t index, std::byte fill, bool is_short) const {
@@ -58,7 +58,7 @@ class Ring {
   }
   // Makes the addresses of all ranks known.
   void meet() {
-    for (unsigned rank = 0; rank < kWorld; ++rank) {
+    for (unsigned rank = 0; rank < kRingWorld; ++rank) {
       Bytes hello(60);
       roce::emit_ethernet(end_of(right_of(rank)).mac, end_of(rank).mac, hello, version_);
       hello[12] = hello[13] = std::byte{0x88};  // no protocol of this switch
@@ -91,7 +91,7 @@ std::vector<Left> read(const Ring& ring, const switching::MemorySwitch::Sent& se
   std::vector<Left> all;
   for (const auto& [port, bytes] : sent) {
     if (wire::get_big<std::uint16_t>(std::span(bytes), 12) == roce::kNoticeEtherType) continue;
-    Left left{kWorld - 1u - port, {}, {}};
+    Left left{kRingWorld - 1u - port, {}, {}};
     EXPECT_EQ(roce::parse(std::span(bytes).subspan(roce::kEthernetBytes), left.packet, ring.version()),
               roce::ParseError::kNone);
     EXPECT_EQ(left.packet.packet.size(), bytes.size() - roce::kEthernetBytes) << "no padding";
@@ -130,7 +130,7 @@ float value_of(unsigned rank) {
 }
 
 TEST_P(RoceOneWayFrames, TheOwnersFrameCarriesTheSumAndTheOthersAreShort) {
-  for (unsigned owner = 0; owner < kWorld; ++owner) {
+  for (unsigned owner = 0; owner < kRingWorld; ++owner) {
     Ring ring(GetParam());
     ring.meet();
     for (std::uint32_t index = 0; index < kPackets; ++index) {
@@ -140,16 +140,16 @@ TEST_P(RoceOneWayFrames, TheOwnersFrameCarriesTheSumAndTheOthersAreShort) {
       };
       const auto expect = [&](const Left& left) {
         EXPECT_EQ(left.packet.header.psn,
-                  (ring.end_of((left.rank + kWorld - 1) % kWorld).first_psn + index) & 0xffffff);
+                  (ring.end_of((left.rank + kRingWorld - 1) % kRingWorld).first_psn + index) & 0xffffff);
         const auto sum = sum_of(full, {value_of(0), value_of(1), value_of(2)});
         EXPECT_EQ(left.gradients, left.rank == owner ? sum : Bytes(roce::kShortBytes)) << left.rank << " " << index;
       };
       EXPECT_TRUE(ring.offer(1, frame_of(1)).empty());
       EXPECT_TRUE(ring.offer(0, frame_of(0)).empty());
       const auto sent = read(ring, ring.offer(2, frame_of(2)));
-      ASSERT_EQ(sent.size(), kWorld);
+      ASSERT_EQ(sent.size(), kRingWorld);
       for (const Left& left : sent) expect(left);
-      for (unsigned rank = 0; rank < kWorld; ++rank) {  // again
+      for (unsigned rank = 0; rank < kRingWorld; ++rank) {  // again
         const auto answer = read(ring, ring.offer(rank, frame_of(rank)));
         ASSERT_EQ(answer.size(), 1u);
         EXPECT_EQ(answer[0].rank, Ring::right_of(rank));
@@ -157,13 +157,13 @@ TEST_P(RoceOneWayFrames, TheOwnersFrameCarriesTheSumAndTheOthersAreShort) {
       }
     }
     EXPECT_EQ(ring.count(RoceVerdict::kFolded), kPackets);
-    EXPECT_EQ(ring.count(RoceVerdict::kAnswered), kPackets * kWorld);
+    EXPECT_EQ(ring.count(RoceVerdict::kAnswered), kPackets * kRingWorld);
     EXPECT_EQ(ring.pool().in_use(), 0u);
   }
 }
 
 TEST_P(RoceOneWayFrames, TheGiversBytesGoToAllOthersAndAreNotAddedToAnything) {
-  for (unsigned giver = 0; giver < kWorld; ++giver) {
+  for (unsigned giver = 0; giver < kRingWorld; ++giver) {
     Ring ring(GetParam());
     ring.meet();
     for (std::uint32_t index = 0; index < kPackets; ++index) {
@@ -172,17 +172,17 @@ TEST_P(RoceOneWayFrames, TheGiversBytesGoToAllOthersAndAreNotAddedToAnything) {
       const auto frame_of = [&](unsigned rank) {
         return ring.frame(ring.header(rank, Way::kFromGiver, giver), index, kNan);
       };
-      EXPECT_GE(frame_of((giver + 1) % kWorld).size(), 60u);
-      EXPECT_LE(frame_of((giver + 1) % kWorld).size(), 110u);
+      EXPECT_GE(frame_of((giver + 1) % kRingWorld).size(), 60u);
+      EXPECT_LE(frame_of((giver + 1) % kRingWorld).size(), 110u);
       const auto expect = [&](const Left& left) {
         EXPECT_EQ(left.gradients, left.rank == giver ? Bytes(roce::kShortBytes) : Bytes(full, kNan));
       };
       EXPECT_TRUE(ring.offer(2, frame_of(2)).empty());
       EXPECT_TRUE(ring.offer(1, frame_of(1)).empty());
       const auto sent = read(ring, ring.offer(0, frame_of(0)));
-      ASSERT_EQ(sent.size(), kWorld);
+      ASSERT_EQ(sent.size(), kRingWorld);
       for (const Left& left : sent) expect(left);
-      for (unsigned rank = 0; rank < kWorld; ++rank) {
+      for (unsigned rank = 0; rank < kRingWorld; ++rank) {
         const auto answer = read(ring, ring.offer(rank, frame_of(rank)));
         ASSERT_EQ(answer.size(), 1u);
         expect(answer[0]);
@@ -202,7 +202,7 @@ TEST_P(RoceOneWayFrames, WhatIsFullOrShortWhereItMustNotBeIsDropped) {
   }
   EXPECT_EQ(ring.count(RoceVerdict::kBadHeader), 4u);
   for (const Way way : {Way::kToOwner, Way::kFromGiver}) {
-    ring.offer(0, ring.frame(ring.header(0, way, kWorld), 0, fill_of(0)));
+    ring.offer(0, ring.frame(ring.header(0, way, kRingWorld), 0, fill_of(0)));
   }
   EXPECT_EQ(ring.count(RoceVerdict::kBadHeader), 6u);
   ring.offer(0, ring.frame(scatter, 0, fill_of(0)));
@@ -268,11 +268,11 @@ TEST_P(RoceOneWayFrames, AreRightInAnyOrder) {
     std::uint64_t left = 0;
     for (std::uint32_t message = 0; message < 6; ++message) {
       const Way way = prng.chance(0.5) ? Way::kToOwner : Way::kFromGiver;
-      const auto other = static_cast<unsigned>(prng.below(kWorld));
-      std::uint32_t missing = kWorld * kPackets;
-      std::array<std::array<bool, kPackets>, kWorld> is_in{};
+      const auto other = static_cast<unsigned>(prng.below(kRingWorld));
+      std::uint32_t missing = kRingWorld * kPackets;
+      std::array<std::array<bool, kPackets>, kRingWorld> is_in{};
       while (missing > 0) {
-        const auto rank = static_cast<unsigned>(prng.below(kWorld));
+        const auto rank = static_cast<unsigned>(prng.below(kRingWorld));
         const auto index = static_cast<std::uint32_t>(prng.below(kPackets));
         if (index > 0 && !is_in[rank][0]) continue;  // it would have no place
         const AggregationHeader header = ring.header(rank, way, other, message);
@@ -295,7 +295,7 @@ TEST_P(RoceOneWayFrames, AreRightInAnyOrder) {
       }
     }
     EXPECT_EQ(ring.count(RoceVerdict::kFolded), 6u * kPackets);
-    EXPECT_EQ(left, ring.count(RoceVerdict::kFolded) * kWorld + ring.count(RoceVerdict::kAnswered));
+    EXPECT_EQ(left, ring.count(RoceVerdict::kFolded) * kRingWorld + ring.count(RoceVerdict::kAnswered));
     EXPECT_EQ(ring.pool().in_use(), 0u);
   }
 }

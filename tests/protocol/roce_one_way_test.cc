@@ -158,21 +158,21 @@ std::vector<LinkBytes> link_bytes(Collective collective, std::uint16_t ranks, st
 // A frame with 1024 bytes of gradients has 1090 bytes or so, a short one 70 or so.
 TEST(RoceOneWay, GradientsGoOneWay) {
   constexpr std::uint16_t kWorld = 8;
-  constexpr std::size_t kPart = 65536, kPartBytes = 4 * kPart;
+  constexpr std::size_t kPartElements = 65536, kPartBytes = 4 * kPartElements;
   constexpr double kFull = 1.10, kShort = 0.08;
-  for (const auto& [up, down] : link_bytes(Collective::kReduceScatter, kWorld, kPart)) {
+  for (const auto& [up, down] : link_bytes(Collective::kReduceScatter, kWorld, kPartElements)) {
     EXPECT_GT(up, kWorld * kPartBytes);
     EXPECT_LT(static_cast<double>(up), kFull * kWorld * kPartBytes);
     EXPECT_GT(down, kPartBytes);
     EXPECT_LT(static_cast<double>(down), (kFull + kShort * (kWorld - 1)) * kPartBytes);
   }
-  for (const auto& [up, down] : link_bytes(Collective::kAllGather, kWorld, kPart)) {
+  for (const auto& [up, down] : link_bytes(Collective::kAllGather, kWorld, kPartElements)) {
     EXPECT_GT(up, kPartBytes);
     EXPECT_LT(static_cast<double>(up), (kFull + kShort * (kWorld - 1)) * kPartBytes);
     EXPECT_GT(down, (kWorld - 1) * kPartBytes);
     EXPECT_LT(static_cast<double>(down), (kFull * (kWorld - 1) + kShort) * kPartBytes);
   }
-  const auto broadcast = link_bytes(Collective::kBroadcast, kWorld, kPart);
+  const auto broadcast = link_bytes(Collective::kBroadcast, kWorld, kPartElements);
   EXPECT_GT(broadcast[0].up, kPartBytes);
   EXPECT_LT(static_cast<double>(broadcast[0].down), 2 * kShort * kPartBytes);
   for (std::uint16_t rank = 1; rank < kWorld; ++rank) {
