@@ -31,20 +31,15 @@ def join(rank: int, meeting: str, world: int, namespace: str) -> None:
     dist.init_process_group("netfold", where, timedelta(seconds=20), world_size=world, rank=rank)
 
 
-def train(steps: int, rank: int, world: int) -> tuple[str, dict[str, Any]]:
-    """Train the digits in a process group; the digest of the parameters, and the engine's counters."""
+def learn_digits(model: Any, steps: int, rank: int, world: int) -> None:
+    """Train a model with a rank's part of the digits."""
     import torch
-    import torch.distributed as dist
     from sklearn.datasets import load_digits
     from torch import nn
 
     digits = load_digits()
     pictures = torch.as_tensor(digits.data / 16).float()[rank::world]
     labels = torch.as_tensor(digits.target).long()[rank::world]
-    torch.manual_seed(7)
-    model = nn.parallel.DistributedDataParallel(
-        nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)), bucket_cap_mb=0.02
-    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(steps):
         chosen = slice(step * 16 % 128, step * 16 % 128 + 16)
@@ -52,6 +47,19 @@ def train(steps: int, rank: int, world: int) -> tuple[str, dict[str, Any]]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+def train(steps: int, rank: int, world: int) -> tuple[str, dict[str, Any]]:
+    """Train the digits in a process group; the digest of the parameters, and the engine's counters."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    torch.manual_seed(7)
+    model = nn.parallel.DistributedDataParallel(
+        nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)), bucket_cap_mb=0.02
+    )
+    learn_digits(model, steps, rank, world)
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     counters = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).stats()
     return hashlib.sha256(flat.numpy().tobytes()).hexdigest(), counters
@@ -92,14 +100,10 @@ def shard(rank: int, meeting: str, world: int, namespace: str, steps: int, over_
     """Train the digits with FSDP2 over UDP, and then over RoCE; the digests of the parameters."""
     import torch
     import torch.distributed as dist
-    from sklearn.datasets import load_digits
     from torch import nn
     from torch.distributed.fsdp import fully_shard
 
     digests = []
-    digits = load_digits()
-    pictures = torch.as_tensor(digits.data / 16).float()[rank::world]
-    labels = torch.as_tensor(digits.target).long()[rank::world]
     for more in ({}, over_roce):
         os.environ.update(more)
         join(rank, f"{meeting}{len(digests)}", world, namespace)
@@ -109,13 +113,7 @@ def shard(rank: int, meeting: str, world: int, namespace: str, steps: int, over_
             dist.broadcast(parameter.data, src=world - 1)
         for layer in (model[0], model[2], model):
             fully_shard(layer)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        for step in range(steps):
-            chosen = slice(step * 16 % 128, step * 16 % 128 + 16)
-            loss = nn.functional.cross_entropy(model(pictures[chosen]), labels[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        learn_digits(model, steps, rank, world)
         whole = [parameter.full_tensor().detach().flatten() for parameter in model.parameters()]
         digests.append(hashlib.sha256(torch.cat(whole).numpy().tobytes()).hexdigest())
         odd = torch.full((7,), rank, dtype=torch.uint8)  # 7 bytes are not a multiple of 4: among the ranks
