@@ -198,8 +198,8 @@ void bind_roce_group(nb::module_& module) {
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
           "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: "
           "of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones. one_way: the "
-          "switch has "
-          "one-way messages, and so reduce-scatters, all-gathers, broadcasts and barriers, if all ranks say so.\n"
+          "switch has one-way messages, and so reduce-scatters, all-gathers, broadcasts and barriers, if all ranks say "
+          "so.\n"
           "epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.")
       .def_prop_ro(
           "address", [](const PyRoceGroup& self) { return self.engine().address(); },

@@ -31,7 +31,7 @@ class RequestPieces {
   RequestPieces(const CollectiveRequest& request, numbers::WireFormat wire, std::size_t units_each, std::uint16_t world,
                 std::uint16_t rank);
 
-  // Of a collective that is no sum: bytes travel as they lie in memory.
+  // Whether a collective adds nothing up: its bytes travel as they lie in memory.
   static bool copies(schedule::Collective collective);
   static std::uint64_t count(const CollectiveRequest& request, std::size_t units_each, std::uint16_t world);
   std::uint64_t count() const { return count_; }

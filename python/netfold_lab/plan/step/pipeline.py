@@ -147,7 +147,7 @@ class _Bucket:
 
 class _Gradients:
     """The messages of a stage after its backward passes, and its update. `seconds`: among the GPUs with the same
-    part, and among those with the same experts; None if there is no other GPU. The stage sends its gradients
+    part, and among those with the same experts; None if that is one GPU. The stage sends its gradients
     after each pass of `sent_after`."""
 
     def __init__(
