@@ -168,12 +168,16 @@ install_python_packages() {
   if [[ $purpose == demo || $purpose == test ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     pip_install "$(python_packages build)"
     compile &
-    compiler=$!
+    if [ "$purpose" = test ]; then
+      compile_tests >/dev/null 2>&1 &
+      tests_compiler=$!
+      trap 'kill "$tests_compiler" 2>/dev/null || true' EXIT
+    fi
     if [ "$purpose" = test ] || has_gpu || ! install_cpu_torch; then
       say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk"
     fi
   fi
-  if [ "$purpose" = demo ]; then
+  if [[ $purpose == demo || $purpose == test ]]; then
     # pip would compile every module of every package. A training imports a tenth of them: those are compiled here.
     pip_install "$packages" --no-compile
     PYTHONDONTWRITEBYTECODE='' "$venv/bin/python" -c \
@@ -181,7 +185,8 @@ install_python_packages() {
   else
     pip_install "$packages"
   fi
-  [ -z "${compiler:-}" ] || wait "$compiler" || true  # `make build` says what is wrong
+  [ -z "${tests_compiler:-}" ] || kill "$tests_compiler" 2>/dev/null || true  # tools/cpp_tests.sh does the rest
+  wait  # `make build` says what is wrong
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
 }
 
@@ -210,6 +215,12 @@ compile() {
   flock .build.lock "$venv/bin/python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
     --wheel-dir "$folder" -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo . >/dev/null 2>&1
   rm -rf "$folder"
+}
+
+# In the same time: as much of the build of tools/cpp_tests.sh as one core can.
+compile_tests() {
+  tools/cpp_tests.sh configure
+  exec ninja -C build/test -j 1
 }
 
 case $purpose in

@@ -3,9 +3,10 @@
 
     tools/tidy.py [CLANG_TIDY] [JOBS]
 
-The compile commands are build/test's. A folder of the user's cache remembers what passed, for all trees of this
-machine, as ccache does for the compiler. It holds a hash of the file, of every header that it includes, of its compile
-command, of .clang-tidy and of clang-tidy's version. Exits with 1 if a file does not pass.
+The compile commands are those of the preset `test`, file by file. build/test knows what a file includes; it may compile
+files in batches. A folder of the user's cache remembers what passed, for all trees of this machine, as ccache does for
+the compiler. It holds a hash of the file, of every header that it (or its batch) includes, of its compile command, of
+.clang-tidy and of clang-tidy's version. Exits with 1 if a file does not pass.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "test"
+BUILD, COMMANDS = ROOT / "build" / "test", ROOT / "build" / "tidy"
 PASSED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "netfold" / "tidy"
 SOURCES = ["core/*.cc", "apps/*.cc", "bindings/c/*.cc", "bindings/mpi/*.cc", "bindings/nccl/*.cc"]
 
@@ -36,14 +37,13 @@ def includes() -> dict[Path, list[Path]]:
     files: dict[Path, list[Path]] = {}
     for block in told.split("\n\n"):
         of_object = [Path(os.path.normpath(BUILD / line.strip())) for line in block.splitlines()[1:]]
-        if of_object:
-            files[of_object[0]] = of_object
+        files.update((each, of_object) for each in of_object if each.suffix == ".cc")
     return files
 
 
 def commands() -> dict[str, str]:
     """By source: how it is compiled, the same in every tree."""
-    told = json.loads((BUILD / "compile_commands.json").read_text())
+    told = json.loads((COMMANDS / "compile_commands.json").read_text())
     return {os.path.relpath(each["file"], ROOT): each["command"].replace(str(ROOT), "") for each in told}
 
 
@@ -56,7 +56,8 @@ def main() -> int:
     tidy = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / ".venv" / "bin" / "clang-tidy")
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
     version = subprocess.run([tidy, "--version"], stdout=subprocess.PIPE, check=True).stdout
-    subprocess.run(["cmake", "--preset", "test"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    configure = ["cmake", "--preset", "test", "-B", COMMANDS, "-DNETFOLD_UNITY=OFF"]
+    subprocess.run(configure, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     included, compiled = includes(), commands()
     PASSED.mkdir(parents=True, exist_ok=True)
 
@@ -68,7 +69,7 @@ def main() -> int:
         if files and stamp.exists():
             return True
         done = subprocess.run(
-            [tidy, "--quiet", "-p", BUILD, source], cwd=ROOT, capture_output=True, check=False, text=True
+            [tidy, "--quiet", "-p", COMMANDS, source], cwd=ROOT, capture_output=True, check=False, text=True
         )
         if done.returncode == 0:
             stamp.touch()

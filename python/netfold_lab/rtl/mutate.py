@@ -141,8 +141,6 @@ class Tree:
     ) -> tuple[int | None, str]:
         """Exit status (None: out of time) and output."""
         more = {"NETFOLD_RTL_TREE": str(self.root), "SEED": str(seed), **(variables or {})}
-        if shutil.which("ccache"):
-            more["OBJCACHE"] = "ccache"
         process = subprocess.Popen(
             command,
             cwd=ROOT,

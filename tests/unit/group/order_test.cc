@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "split_groups.h"
+#include "support/random_seed.h"
 #include "testing/plain_fold.h"
 #include "testing/plain_schedule.h"
 
@@ -18,7 +19,7 @@ using numbers::ElementType;
 using numbers::Format;
 using schedule::Algorithm;
 
-constexpr int kWorldMax = 17;
+constexpr int kWorldMax = tests::kSanitized ? 9 : 17;
 
 // Those that ranks run among themselves, in each shape that this world can have.
 std::vector<Algorithm> host_algorithms(int world) {

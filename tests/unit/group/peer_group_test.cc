@@ -225,15 +225,16 @@ TEST_P(HostGroupOver, FoldsLargeTensors) {
 // the kernel takes of it is the kernel's to say: one of these sizes is a little more than that.
 TEST(PeerGroup, LeavesNothingUnsentInTheCallersThread) {
   for (std::size_t count = 300'000; count <= 1'800'000; count += 100'000) {
-    Groups groups = open_all(3, {.shm = false, .inline_progress = true});
     auto tensors = gradients(3, count);
+    Groups groups = open_all(3, {.shm = false, .inline_progress = true});
     std::vector<PeerGroup::Ticket> tickets;
     for (std::size_t rank = 0; rank < 3; ++rank) {
       tickets.push_back(*groups[rank]->submit(in_place(tensors[rank], "binomial")));  // rank 0 sends last
     }
     auto center = std::async(std::launch::async, [&] { return finish(*groups[0], tickets[0]); });
-    for (int turn = 0; turn < 20; ++turn) {  // rank 1 hands its tensor over, and then looks away
-      ASSERT_FALSE(groups[1]->wait(tickets[1], 0));
+    const double tensor_bytes = static_cast<double>(count * sizeof(float));
+    for (int turn = 0; turn < 10'000 && counter(*groups[1], "tcp_sent_bytes") < tensor_bytes; ++turn) {
+      ASSERT_FALSE(groups[1]->wait(tickets[1], 0));  // rank 1 hands its tensor over, and then looks away
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     EXPECT_FALSE(finish(*groups[2], tickets[2]));
