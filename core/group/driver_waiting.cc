@@ -60,9 +60,9 @@ std::optional<Driver::Sleep> Driver::look_around(Nanoseconds until) {
           has_submissions_ || (looks ? step() : move()) || has_failed_ || (callers_ > 0 && is_thread());
       if (has_news) return std::nullopt;
     }
-    if (!session_->arm()) return std::nullopt;
   }
-  if (has_submissions_) return std::nullopt;
+  // Also where it is idle. Else data of a faster rank, which are for the next request, wake us again and again.
+  if (!session_->arm() || has_submissions_) return std::nullopt;
   if (time_ >= next_note_) {  // for counters(), which cannot always wait for the lock
     note_counters();
     next_note_ = time_ + kNotePeriod;

@@ -6,7 +6,8 @@
 namespace netfold::testing {
 namespace {
 
-constexpr std::size_t kQueueMost = 4096;                     // datagrams that wait for their reader
+constexpr std::size_t kQueueMost = 4096;  // datagrams that wait for their reader
+constexpr Nanoseconds kNarrowQueue = 20 * kMillisecond;
 constexpr Nanoseconds kRetransmission = 200 * kMillisecond;  // of connections, over a blocked way
 constexpr Nanoseconds kConnectAgain = kSecond;               // a connection attempt is repeated
 constexpr int kConnectTries = 3;
@@ -189,7 +190,23 @@ void Network::transmit(link::Address from, link::Address to, std::vector<std::by
   Nanoseconds after = delay();
   const bool is_held = fate >= weather_.loss + weather_.duplicate && prng_.chance(weather_.hold);
   if (is_held) after += static_cast<Nanoseconds>(prng_.below(static_cast<std::uint64_t>(weather_.hold_max) + 1));
+  for (const bool is_from : {true, false}) {
+    const auto waits = this->waits(is_from ? from.ip : to.ip, is_from, bytes.size());
+    if (!waits) return;
+    after += *waits;
+  }
   deliver(from, to, after, std::move(bytes));
+}
+
+// At a narrow way to or from this machine, its own time included. None: it is lost.
+std::optional<Nanoseconds> Network::waits(IpAddress ip, bool is_from, std::size_t size_bytes) {
+  const auto found = narrow_.find(ip);
+  if (found == narrow_.end()) return 0;
+  Nanoseconds& free_at = found->second.free_at[is_from ? 1 : 0];
+  const Nanoseconds begins = std::max(free_at, timeline_.now());
+  if (begins - timeline_.now() > kNarrowQueue) return std::nullopt;
+  free_at = begins + from_seconds(static_cast<double>(size_bytes) / found->second.bytes_per_s);
+  return free_at - timeline_.now();
 }
 
 void Network::deliver(link::Address from, link::Address to, Nanoseconds after, std::vector<std::byte> bytes) {

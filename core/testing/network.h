@@ -66,6 +66,8 @@ class Network {
   void cut_connections(IpAddress ip, std::optional<IpAddress> other = {}, Cut which = Cut::kAll);
   // Streams from and to a machine carry at most this much; 0: what they can.
   void slow_down(IpAddress ip, double bytes_per_s) { limits_[ip] = bytes_per_s; }
+  // Datagrams to a machine, and those from it, pass one behind the other at this rate. Few may wait: more are lost.
+  void narrow(IpAddress ip, double bytes_per_s) { narrow_[ip].bytes_per_s = bytes_per_s; }
 
   // `on_news` is called for each datagram that comes.
   std::unique_ptr<link::Link> open(link::Address local, OnNews on_news);
@@ -125,12 +127,17 @@ class Network {
   struct Machine {
     bool is_off = false;
   };
+  struct Narrow {  // way for datagrams
+    double bytes_per_s = 0;
+    Nanoseconds free_at[2] = {};  // to the machine, from it
+  };
   using Key = std::pair<IpAddress, std::uint16_t>;
 
   std::shared_ptr<Connection> connect_now(IpAddress ip, IpAddress other, std::optional<StreamShape> stream);
   bool is_off(IpAddress ip) const;
   Nanoseconds delay();
   void transmit(link::Address from, link::Address to, std::vector<std::byte> bytes);
+  std::optional<Nanoseconds> waits(IpAddress ip, bool is_from, std::size_t size_bytes);
   void deliver(link::Address from, link::Address to, Nanoseconds after, std::vector<std::byte> bytes);
   void send(const std::shared_ptr<Connection>& connection, int to, std::string bytes, bool is_end);
   void arrive(const std::shared_ptr<Connection>& connection, int to);
@@ -147,6 +154,7 @@ class Network {
   std::map<Key, OnAccept> listeners_;
   std::vector<std::weak_ptr<Connection>> connections_;
   std::map<IpAddress, double> limits_;  // bytes a second
+  std::map<IpAddress, Narrow> narrow_;
 };
 
 // Where a control link tells of news; a link made by the network has one.

@@ -270,6 +270,10 @@ void BothWorld::start_switch(std::size_t at) {
   switches_[at] = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++, address_of_switch(at));
 }
 
+void BothWorld::narrow_switch(double bytes_s, std::size_t at) {
+  around_.network.narrow(address_of_switch(at).ip, bytes_s);
+}
+
 void BothWorld::pause_switch(Nanoseconds time, std::size_t at) {
   switches_[at]->pause_until(now() + time);
 }

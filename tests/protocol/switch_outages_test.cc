@@ -61,7 +61,7 @@ class Outages {
     };
     const bool is_outward = prng_.chance(0.5);
     bool is_well = true;
-    switch (prng_.below(8)) {
+    switch (prng_.below(10)) {
       case 0:
       case 1:
       case 2:
@@ -77,6 +77,8 @@ class Outages {
         is_well = goes_on();
         world_.block(rank, is_outward, false, at);
         break;
+      case 7:
+      case 8: world_.narrow_switch(1e5 * std::exp2(prng_.below(10)), at); break;
       default: break;
     }
     return is_well ? results() : failure();

@@ -14,18 +14,21 @@ constexpr double kPaceMin = 1.0 / 16;
 constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // times what the link is known to carry
 constexpr double kForget = 1.02;                     // the link, at each tensor that does not load it more
 constexpr int kLinkProbePeriod = 64, kSwitchProbePeriod = 10, kTryAllPeriod = 64;  // tensors
+constexpr int kSoonProbePeriod = 4;  // tensors: of a switch that took much more before
 constexpr int kLinkProbeTensors = 2;
 constexpr double kUsualPart = 0.95;              // of the link: what parts that do not quite end together reach
 constexpr double kNearlyAll = 0.6;               // of the link: a switch that takes so much may take all of it
 constexpr double kNews = 1.03, kMuchNews = 1.1;  // a measured rate above the estimate, after which it may grow on
 constexpr double kMuchRoom = 1.5;
 constexpr int kInVainMax = 2, kLargeProbes = 2, kLargeProbesOfChanged = 8;  // probes of a switch
-constexpr double kNearlyAllRoom = 0.95;             // a switch that takes so much of its room may take more
-constexpr double kTogether = 0.03;                  // the parts end together if they differ by less
-constexpr double kNoise = 0.4, kNoiseAtEnds = 0.6;  // a smaller difference is half believed, or not at all
-constexpr double kForgetSeen = 0.97;                // of what switches took of a tensor, at each later one
-constexpr double kSlowerMin = 0.1, kFasterMax = 2;  // by what one tensor changes the estimate
-constexpr double kMiss = 1.5;                       // times the predicted time
+constexpr double kNearlyAllRoom = 0.95;                     // a switch that takes so much of its room may take more
+constexpr double kTogether = 0.03;                          // the parts end together if they differ by less
+constexpr double kNoise = 0.4, kNoiseAtEnds = 0.6;          // a smaller difference is half believed, or not at all
+constexpr double kFormerPart = 0.85, kForgetFormer = 0.99;  // a switch that takes less was faster before
+constexpr double kForgetSeen = 0.97;                        // of what switches took of a tensor, at each later one
+constexpr double kSlowerMin = 0.1, kFasterMax = 2;          // by what one tensor changes the estimate
+constexpr double kSeenSlowerMin = 0.2;                      // by what is seen before a tensor is over
+constexpr double kMiss = 1.5;                               // times the predicted time
 constexpr int kMissesMax = 8;
 constexpr int kPatienceMin = 16, kPatienceMax = 256;  // tensors
 // A piece must last long beside what every piece costs: a round of messages, and a word.
@@ -50,7 +53,7 @@ Share ShareEstimate::next() {
   if (!is_measured_) return {};
   const bool goes_without = without_.next();
   const bool probes_switch = !goes_without && (takes_more_ || --until_switch_probed_ <= 0);
-  if (probes_switch) until_switch_probed_ = kSwitchProbePeriod;
+  if (probes_switch) until_switch_probed_ = is_below_former() ? kSoonProbePeriod : kSwitchProbePeriod;
   ++issued_;
   ++since_measured_;
   const double link = ways_.link_bytes_s * (probes_switch ? 1 : probe_link());
@@ -79,6 +82,11 @@ double ShareEstimate::probe_link() {
     growth_ = kLaterProbe;
   }
   return is_probing_link_ ? growth_ : 1;
+}
+
+// It took much more before, and may soon do so again: a link that was cut is restored.
+bool ShareEstimate::is_below_former() const {
+  return ways_.switches_bytes_s() < kFormerPart * former_bytes_s_;
 }
 
 double ShareEstimate::best_share() const {
@@ -123,7 +131,7 @@ void ShareEstimate::measured(const Ways& ways) {
   ways_ = ways;
   is_measured_ = true;
   since_measured_ = misses_ = 0;
-  seen_bytes_s_ = 0;
+  seen_bytes_s_ = former_bytes_s_ = 0;
   ratios_.assign(ways.switches.size(), 1);
   probed_ = usual_ = {};
   is_probing_link_ = false;
@@ -147,6 +155,23 @@ void ShareEstimate::lose(std::size_t at) {
 void ShareEstimate::regain(std::size_t at) {
   std::erase(lost_, at);
   is_measured_ = false;
+}
+
+void ShareEstimate::slow_down(std::size_t at, double bytes_s) {
+  double& at_switch = ways_.switches[at].bytes_s;
+  begin_anew();
+  at_switch = std::max(bytes_s, kSeenSlowerMin * at_switch);
+  ratios_.assign(ratios_.size(), 1);
+  decided_ = issued_;
+}
+
+// A switch has changed much.
+void ShareEstimate::begin_anew() {
+  without_.begin_anew();
+  large_probes_ = kLargeProbesOfChanged;
+  room_ = std::max(room_, kRoomMore);
+  former_bytes_s_ = std::max(former_bytes_s_, ways_.switches_bytes_s());
+  until_switch_probed_ = std::min(until_switch_probed_, kSoonProbePeriod);
 }
 
 void ShareEstimate::note(std::uint64_t tensor, const Share& share, const Outcome& outcome) {
@@ -227,7 +252,7 @@ void ShareEstimate::follow_switches(const Share& share, const Outcome& outcome) 
     if (outcome.among_ranks <= 0) {
       times = std::abs(taken - 1) > kTogether ? taken : 1;
     } else if (share.gives_room) {  // and a burst passes faster
-      times = taken > kNews ? std::min({taken, 1 + (room - at_switches) / at_switch, kFasterMax}) : 1;
+      times = taken > kNews ? std::min({taken, 1 + (room - at_switches) / at_switch, kRoomOfFormer}) : 1;
     } else {
       // That the ranks need longer proves nothing of a switch that takes no more than it was thought to take.
       times = std::min(change_by_ratio(each, outcome), std::max(seen_bytes_s_ / at_switches, 1.0));
@@ -245,9 +270,7 @@ void ShareEstimate::follow_switches(const Share& share, const Outcome& outcome) 
 double ShareEstimate::change_by_ratio(std::size_t each, const Outcome& outcome) {
   const double ratio = to_seconds(outcome.among_ranks) / to_seconds(outcome.in_switches[each]);
   if (std::abs(ratio - 1) >= (outcome.is_at_an_end ? kNoiseAtEnds : kNoise)) {
-    without_.begin_anew();
-    large_probes_ = kLargeProbesOfChanged;
-    room_ = std::max(room_, kRoomMore);
+    begin_anew();
     return std::clamp(ratio, kSlowerMin, kFasterMax);
   }
   if (outcome.is_at_an_end) return 1;
@@ -265,12 +288,17 @@ void ShareEstimate::choose_room(double grown, double offered) {
   if (takes_more_) {
     in_vain_ = 0;
     large_probes_ = std::max(large_probes_, kLargeProbes);
-    room_ = grown > kNearlyAllRoom * offered && offered > kNearlyAllRoom * kRoomMore ? kRoomMax : kRoomMore;
+    const bool takes_all = grown > kNearlyAllRoom * offered && offered > kNearlyAllRoom * kRoomMore;
+    room_ = takes_all ? kRoomMax : kRoomMore;
+    if (takes_all && is_below_former()) {
+      room_ = std::clamp(former_bytes_s_ / ways_.switches_bytes_s(), kRoomMore, kRoomOfFormer);
+    }
     return;
   }
   ++in_vain_;
+  former_bytes_s_ *= kForgetFormer;
   large_probes_ = std::max(large_probes_ - 1, 0);
-  room_ = large_probes_ > 0 || was_much ? kRoomMore : kRoomMin;
+  room_ = large_probes_ > 0 || was_much || is_below_former() ? kRoomMore : kRoomMin;
   // It may have been too much at once, or the switch needs a moment.
   takes_more_ = was_much || (large_probes_ > kLargeProbes && in_vain_ < kInVainMax);
 }

@@ -71,6 +71,8 @@ class ShareEstimate {
   // A switch that is lost gets nothing. Once it is back, both ways are measured again.
   void lose(std::size_t at);
   void regain(std::size_t at);
+  // It was seen to take so much less, in bytes/s. What was divided before says nothing more.
+  void slow_down(std::size_t at, double bytes_s);
 
   struct Outcome {
     double size_bytes = 0;  // of the tensor on the wire
@@ -92,10 +94,11 @@ class ShareEstimate {
 
  private:
   static constexpr double kFastPart = 0.4;  // of the link: less is not what fast switches are measured at
-  static constexpr double kRoomMin = 1.08, kRoomMore = 1.25, kRoomMax = 2;
+  static constexpr double kRoomMin = 1.08, kRoomMore = 1.25, kRoomMax = 2, kRoomOfFormer = 4;
 
   double probe_link();
   double best_share() const;
+  bool is_below_former() const;
   std::vector<double> of_switches(double share, bool to_all) const;
   std::size_t small_switch() const;
   std::uint32_t small_to_switch() const;
@@ -104,6 +107,7 @@ class ShareEstimate {
   void follow_link();
   void follow_switches(const Share& share, const Outcome& outcome);
   double change_by_ratio(std::size_t each, const Outcome& outcome);
+  void begin_anew();
   void choose_room(double grown, double offered);
   void look_for_misses(double took_s, double predicted_s);
   void keep_within_link();
@@ -113,6 +117,7 @@ class ShareEstimate {
   const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
   Ways ways_ = {};
   double seen_bytes_s_ = 0;     // at which rate all switches together took data, the most in the last tensors
+  double former_bytes_s_ = 0;   // that all switches together took before a large change
   std::vector<double> ratios_;  // how much longer than each switch the ranks needed, in the last tensor
   struct Carried {              // by the link
     double bytes = 0, seconds = 0;

@@ -26,6 +26,7 @@ Result<void> SplitSession::look_at_losses() {
     const SwitchLife of{numbers[1], numbers[2]};
     if (of.life >= switches_[of.at].lives.size()) continue;  // no rank says so: it hears of earlier losses first
     if (numbers[0] == kJoined) hear_joined(of);
+    hear_of_taking_back(note, of);
     if (numbers[0] == kHas && numbers.size() == kHasNumbers && !losses_.is_lost(number(of))) {
       leaving_.hear(note.from, number(of), numbers[3]);
     }
@@ -36,15 +37,23 @@ Result<void> SplitSession::look_at_losses() {
   auto silent = losses_.waits_for();
   // All is over for a rank that has left. If another lacks a part of the switch, the sum among ranks names that rank.
   for (; silent && among_ranks_->has_left(*silent); silent = losses_.waits_for()) losses_.leave(*silent);
-  if (!silent || is_idle()) return {};
-  if (auto known = among_ranks_->check_silence(time_ - stalled_since_); !known) return known;
-  if (time_ - stalled_since_ <= options_.timeout) return {};
+  if (silent && !is_idle()) return check_silent(*silent, stalled_since_, "a switch is lost, and");
+  if (!awaits_taking_back()) return {};
+  const auto asked = options_.rank == 0 ? taking_back_.waits_for() : std::optional(0);
+  return asked ? check_silent(*asked, held_since_, "a switch has become slow, and") : Result<void>{};
+}
+
+// This rank waits for what another one says.
+Result<void> SplitSession::check_silent(int rank, Nanoseconds since, const char* why) {
+  if (auto known = among_ranks_->check_silence(time_ - since); !known) return known;
+  if (time_ - since <= options_.timeout) return {};
   if (auto cut = among_ranks_->cut_off()) return tl::unexpected(std::move(*cut));
-  return fail(ErrorCode::kTimeout,
-              fmt::format("a switch is lost, and rank {} has not said within the timeout of {:g} s which of its parts "
-                          "it needs: look there for a hang",
-                          *silent, to_seconds(options_.timeout)),
-              *silent);
+  return fail(
+      ErrorCode::kTimeout,
+      fmt::format("{} rank {} has not said within the timeout of {:g} s which parts of it must be summed again: "
+                  "look there for a hang",
+                  why, rank, to_seconds(options_.timeout)),
+      rank);
 }
 
 void SplitSession::lose(SwitchLife of, const Error& why) {
@@ -69,6 +78,8 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
     list_sessions();
   }
   losses_.lose(number(of), word);
+  life.is_held = false;
+  if (taking_back_.asked() == of) taking_back_.forget();
   leaving_.forget(number(of));
   among_ranks_->say_note({kLost, of.at, of.life, word.first, word.begun});
   if (of.at < count_) {
@@ -84,10 +95,17 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
 void SplitSession::begin_again(std::size_t lost) {
   const SwitchLife of{lost % switches_.size(), lost / switches_.size()};
   KeptParts& kept = switches_[of.at].lives[of.life].kept;
-  std::uint64_t part = losses_.first(lost);
-  for (const KeptPart& each : kept.from(part)) do_again(of, part++, each);
+  do_all_again(of, losses_.first(lost), kept);
   kept.clear();
   losses_.begun_again(lost);
+}
+
+// From this number on. The ranks have begun those that they have taken back.
+void SplitSession::do_all_again(SwitchLife of, std::uint64_t first, const KeptParts& parts) {
+  for (const KeptPart& each : parts.from(first)) {
+    if (!each.is_taken_back) do_again(of, first, each);
+    ++first;
+  }
 }
 
 void SplitSession::do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept) {
@@ -109,19 +127,20 @@ bool SplitSession::end_message(Ticket ticket) {
       std::ranges::find_if(again_, [&](const Again& each) { return each.part->end(ticket, submit_message()); });
   if (found == again_.end()) return false;
   if (!found->part->is_over()) return true;
-  if (found->part->piece() != KeptPart::kOver) running(found->part->piece()).in_switches[found->at].is_over = true;
+  if (found->part->piece() != KeptPart::kOver) end_portion(found->part->piece(), found->at);
   again_.erase(found);
   among_ranks_->set_lost_time(0);
   return true;
 }
 
 // A part that has begun with a switch of which all ranks know that it is lost.
-void SplitSession::start_without_switch(std::size_t at, std::uint64_t part, const Piece& piece) {
+void SplitSession::start_without_switch(std::size_t at, std::uint64_t first, KeptParts& parts, Piece& piece) {
   const CollectiveRequest& request = piece.in_switches[at].request;
   // Among the ranks no collective is of some elements of every rank's part.
-  if (part < losses_.end(number(at)) || request.part_stride > 0) {
-    return do_again({at, switches_[at].now}, part, {request, piece.tensor->input, piece.ticket});
+  if (first < losses_.end(number(at)) || request.part_stride > 0) {
+    return do_all_again({at, switches_[at].now}, first, parts);
   }
+  piece.in_switches[at].left = 1;
   CollectiveRequest among_ranks = request;
   among_ranks.algorithm.name = schedule::kDirect;
   moved_.push_back({next_ticket_++, piece.ticket, at});

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
 constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
+constexpr double kPortionsOfPiece = 16;  // if all of it goes through a switch
 
 // Of a session at a switch: whether it says that the switch is lost, as far as the switch can know. That another rank
 // is lost the other ranks know themselves.
@@ -50,6 +51,7 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
       word_(count_, 2 * count_),
       losses_(options.rank, options.world),
       leaving_(options.rank, options.world),
+      taking_back_(options.world),
       report_(std::move(report)) {
   for (auto& each : in_switches) {
     Switch& added = switches_.emplace_back();
@@ -267,10 +269,46 @@ void SplitSession::start_in_switch(std::size_t at, Piece& piece) {
   if (part.is_over) return;
   part.begun = time_;
   Life& life = switches_[at].current();
-  const std::uint64_t number_of_part = life.begun_parts++;
-  if (is_lost(at)) return start_without_switch(at, number_of_part, piece);
-  hand_to_switch(at, piece.ticket, part.request);
-  life.kept.add({part.request, piece.tensor->input, piece.ticket, life.handed_chunks});
+  const std::uint64_t number_of_part = life.begun_parts;
+  const std::vector<CollectiveRequest> portions = portions_of(piece, part.request);
+  life.begun_parts += portions.size();
+  part.left = static_cast<int>(portions.size());
+  KeptParts of_lost(number_of_part);
+  KeptParts& parts = is_lost(at) ? of_lost : life.kept;
+  for (const CollectiveRequest& each : portions) {
+    parts.add({each, piece.tensor->input, piece.ticket, next_ticket_++});
+  }
+  take_back_begun({at, switches_[at].now}, parts, number_of_part);
+  if (is_lost(at)) start_without_switch(at, number_of_part, parts, piece);
+}
+
+// A rank hands over a large part bit by bit.
+std::vector<CollectiveRequest> SplitSession::portions_of(const Piece& piece, const CollectiveRequest& part) {
+  if (!piece.is_divided) return {part};
+  const double portion_bytes = piece.share.piece_bytes / kPortionsOfPiece;
+  std::vector<CollectiveRequest> portions;
+  for (std::size_t first = 0; first < part.count; first += portions.back().count) {
+    CollectiveRequest& portion = portions.emplace_back(part);
+    portion.in = static_cast<const std::byte*>(part.in) + part.bytes_of(first);
+    portion.out = static_cast<std::byte*>(part.out) + part.bytes_of(first);
+    portion.count = elements_of_piece(part, first, portion_bytes);
+    portion.part_at = part.part_at + first;
+  }
+  return portions;
+}
+
+// True if a part was handed over.
+bool SplitSession::hand_over_parts(std::size_t at) {
+  Life& life = switches_[at].current();
+  bool has_handed = false;
+  while (life.session && !life.is_held && life.session->wants_more(life.handed_chunks)) {
+    const KeptPart* const part = life.kept.waiting();
+    if (part == nullptr) break;
+    hand_to_switch(at, part->ticket, part->request);
+    life.kept.hand_over(life.handed_chunks);
+    has_handed = true;
+  }
+  return has_handed;
 }
 
 void SplitSession::hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request) {
@@ -283,6 +321,7 @@ void SplitSession::hand_to_switch(std::size_t at, Ticket ticket, const Collectiv
 void SplitSession::start_among_ranks(Piece& piece) {
   if (piece.among_ranks.is_over) return;
   piece.among_ranks.begun = time_;
+  expect_among_ranks(encoded_bytes(piece.among_ranks.request));
   set_pace();
   among_ranks_->submit_unprepared(piece.ticket, piece.among_ranks.request);
 }
@@ -315,6 +354,7 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
   bool has_moved = take_returned();
   while (start_next()) has_moved = true;
   for (std::size_t at = 0; at < switches_.size(); ++at) {
+    hand_over_parts(at);
     for (std::size_t life = 0; life < switches_[at].lives.size(); ++life) {
       SwitchSession* const session = switches_[at].lives[life].session.get();
       if (session == nullptr) continue;
@@ -324,6 +364,7 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
       if (!moved) lose({at, life}, moved.error());
       has_moved = has_moved || !moved || *moved;
     }
+    has_moved = hand_over_parts(at) || has_moved;
   }
   say_who_is_missing();
   const auto moved = among_ranks_->pump(now);
@@ -331,6 +372,7 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
   has_moved = has_moved || *moved;
   if (const auto goes_on = look_at_losses(); !goes_on) return tl::unexpected(goes_on.error());
   has_moved = collect() || has_moved;
+  look_at_rates();
   answer_the_leaving();
   while (start_next()) has_moved = true;  // a word may have come
   return has_moved;
@@ -381,7 +423,7 @@ bool SplitSession::collect() {
     } else if (ticket == kWordTicket) {
       take_word();
     } else if (const auto moved = std::ranges::find(moved_, ticket, &Moved::ticket); moved != moved_.end()) {
-      running(moved->piece).in_switches[moved->at].is_over = true;
+      end_portion(moved->piece, moved->at);
       moved_.erase(moved);
       among_ranks_->set_lost_time(0);
     } else if (!end_message(ticket)) {
@@ -404,10 +446,18 @@ bool SplitSession::collect() {
   return true;
 }
 
-void SplitSession::end_in_switch(std::size_t at, Ticket piece) {
-  end_part(running(piece).in_switches[at], switches_[at].free_at);
+void SplitSession::end_in_switch(std::size_t at, Ticket ticket) {
   Life& life = switches_[at].current();
-  life.kept.end(piece, life.session->finished_chunks(), life.session->lease().slots);
+  const Ticket ended = life.kept.end(ticket, life.session->finished_chunks(), life.session->lease().slots);
+  Piece& piece = running(ended);
+  if (piece.in_switches[at].left == 1) end_part(piece.in_switches[at], switches_[at].free_at);
+  if (piece.is_taken_back) switches_[at].free_at = time_;
+  end_portion(ended, at);
+}
+
+void SplitSession::end_portion(Ticket piece, std::size_t at) {
+  Part& part = running(piece).in_switches[at];
+  part.is_over = --part.left == 0;
 }
 
 void SplitSession::end_part(Part& part, Nanoseconds& way_free_at) {
@@ -470,6 +520,7 @@ Nanoseconds SplitSession::deadline() const {
   if (losses_.awaits_words()) {
     return std::min({next, stalled_since_ + options_.timeout, among_ranks_->silence_deadline()});
   }
+  if (awaits_taking_back()) next = std::min({next, held_since_ + options_.timeout, among_ranks_->silence_deadline()});
   const bool awaits_return =
       std::ranges::any_of(switches_, [](const Switch& each) { return each.is_wanted && !each.lives.back().session; });
   return awaits_return ? std::min(next, time_ + kLookForReturns) : next;
@@ -501,6 +552,7 @@ nlohmann::json SplitSession::counters() const {
   for (const Session* const each : sessions_) add_counters(counters, each->counters());
   counters["divided_tensors"] = divided_;
   counters["one_way_in_switch"] = one_way_in_switch_;
+  counters["taken_back_parts"] = taken_back_;
   counters["lost_switches"] = std::ranges::count_if(switches_ | std::views::take(count_),
                                                     [](const Switch& each) { return !each.current().session; });
   counters["share_of_switch"] = report_->of_switch.load();

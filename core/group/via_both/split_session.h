@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -34,6 +35,7 @@
 #include "group/via_both/share_report.h"
 #include "group/via_both/share_word.h"
 #include "group/via_both/switch_returns.h"
+#include "group/via_both/taking_back.h"
 #include "group/via_peers/peer_session.h"
 #include "group/via_switch/switch_session.h"
 
@@ -75,6 +77,7 @@ class SplitSession final : public Session {
     CollectiveRequest request;
     bool is_over = true;
     Nanoseconds begun = 0, took = 0;
+    int left = 1;  // at a switch: portions that are not over
   };
   struct Tensor {
     Ticket ticket;
@@ -93,9 +96,10 @@ class SplitSession final : public Session {
     Ticket ticket;  // at both sessions
     Tensor* tensor;
     bool is_divided;
-    bool is_at_an_end = false;  // of a tensor of several pieces
-    Share share = {};           // of a large one
-    std::uint64_t number = 0;   // among the divided
+    bool is_at_an_end = false;   // of a tensor of several pieces
+    bool is_taken_back = false;  // some of it from a switch
+    Share share = {};            // of a large one
+    std::uint64_t number = 0;    // among the divided
     Nanoseconds begun = 0;
     std::size_t size_bytes = 0;
     std::vector<Part> in_switches = {};
@@ -107,10 +111,14 @@ class SplitSession final : public Session {
   // From joining a switch until it is lost.
   struct Life {
     std::unique_ptr<SwitchSession> session = nullptr;  // null: not joined yet, or lost
-    KeptParts kept = {};
+    KeptParts kept{};
     std::uint64_t handed_chunks = 0;
     std::uint64_t begun_parts = 0;
     int joined_ranks = 0;  // those that have said so
+    SwitchRate rate = {};  // on rank 0
+    bool is_held = false;  // nothing more is handed over, until rank 0 says which parts the ranks take back
+    // Numbers of parts that the ranks take back, from and to, of which some have not begun here.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_back = {};
   };
   // A job at a switch: all-reduces and all-gathers have one at each, reduce-scatters another one.
   struct Switch {
@@ -152,6 +160,8 @@ class SplitSession final : public Session {
   bool may_go_one_way(const Share& share) const;
   void start_in_switch(std::size_t at, Piece& piece);
   void hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request);
+  bool hand_over_parts(std::size_t at);
+  static std::vector<CollectiveRequest> portions_of(const Piece& piece, const CollectiveRequest& part);
   void start_among_ranks(Piece& piece);
   void list_sessions();
   // Of the life that pieces belong to, or another: as Losses knows it.
@@ -164,6 +174,18 @@ class SplitSession final : public Session {
   Result<void> look_at_losses();
   void lose(SwitchLife of, const Error& why);
   void begin_again(std::size_t lost);
+  Result<void> check_silent(int rank, Nanoseconds since, const char* why);
+  void look_at_rates();
+  void look_at_rate(std::size_t at);
+  Load load_of(std::size_t at);
+  void expect_among_ranks(std::size_t size_bytes);
+  bool awaits_taking_back() const;
+  void hear_of_taking_back(const LifeLines::Note& note, SwitchLife of);
+  void hold(SwitchLife of);
+  void take_back(SwitchLife of, KeptParts& parts, std::uint64_t first, std::uint64_t end);
+  void take_back_begun(SwitchLife of, KeptParts& parts, std::uint64_t first);
+  void say_taken_back();
+  void take_pace(double bytes_s);
   void ask_to_leave();
   void answer_the_leaving();
   bool is_needed() const;
@@ -172,12 +194,14 @@ class SplitSession final : public Session {
   void do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept);
   PartAgain::Submit submit_message();
   bool end_message(Ticket ticket);
-  void start_without_switch(std::size_t at, std::uint64_t part, const Piece& piece);
+  void start_without_switch(std::size_t at, std::uint64_t first, KeptParts& parts, Piece& piece);
+  void do_all_again(SwitchLife of, std::uint64_t first, const KeptParts& parts);
   void set_pace();
   bool collect();
   void end_of_measured();
   void take_word();
   void end_in_switch(std::size_t at, Ticket piece);
+  void end_portion(Ticket piece, std::size_t at);
   void end_part(Part& part, Nanoseconds& way_free_at);
   void finish(const Piece& piece);
   bool is_for_the_ranks(const SwitchSession& session, const Error& error) const;
@@ -209,6 +233,11 @@ class SplitSession final : public Session {
   Ticket next_ticket_ = 1;
   Losses losses_;
   Leaving leaving_;
+  TakingBack taking_back_;
+  Nanoseconds held_since_ = 0;    // by what rank 0 has asked last
+  Nanoseconds next_look_ = 0;     // at rates
+  double ranks_due_ = 0;          // bytes that this rank has received among the ranks when all parts there are over
+  std::uint64_t taken_back_ = 0;  // parts
   std::optional<Nanoseconds> stays_until_;  // this rank wants to leave; 0: it stays no longer
   Nanoseconds stalled_since_ = 0;           // what was at the switch that was lost last
   struct Again {                            // a part of a lost switch

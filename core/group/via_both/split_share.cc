@@ -83,7 +83,8 @@ void SplitSession::finish(const Piece& piece) {
                                  .is_at_an_end = piece.is_at_an_end};
   free_at_ = time_;
   for (std::size_t at = 0; at < count_; ++at) outcome.in_switches.push_back(piece.in_switches[at].took);
-  estimate_.note(piece.number, piece.share, outcome);
+  // How long a part took of which the ranks took some back says nothing more.
+  if (!piece.is_taken_back) estimate_.note(piece.number, piece.share, outcome);
   const Ways& ways = estimate_.ways();
   report_->switch_bytes_s = ways.switches_bytes_s();
   report_->link_bytes_s = ways.link_bytes_s;

@@ -242,6 +242,10 @@ void LifeLines::say_note(const std::vector<std::uint64_t>& numbers) {
   tell_all(line_of({{"kind", "note"}, {"numbers", numbers}}));
 }
 
+void LifeLines::say_note_to(int rank, const std::vector<std::uint64_t>& numbers) {
+  tell(rank, line_of({{"kind", "note"}, {"numbers", numbers}}));
+}
+
 void LifeLines::say_failed(const Error& error) {
   // The others hear what was said, and not what it looks like from here: all must name the same rank.
   const int blamed = is_blamed_ && error.rank == failed_by_ ? rank_ : error.rank;

@@ -88,6 +88,7 @@ class LifeLines {
     std::vector<std::uint64_t> numbers;
   };
   void say_note(const std::vector<std::uint64_t>& numbers);
+  void say_note_to(int rank, const std::vector<std::uint64_t>& numbers);
   std::vector<Note> take_notes() { return std::exchange(notes_, {}); }
 
   int descriptor() const { return polls_->descriptor(); }  // readable when a rank has said something

@@ -460,6 +460,12 @@ std::uint64_t PeerSession::sent_to_all() const {
   return sum;
 }
 
+std::uint64_t PeerSession::received_from_all() const {
+  std::uint64_t sum = 0;
+  each_link([&](const link::StreamLink& each) { sum += each.stats().received_bytes; });
+  return sum;
+}
+
 std::span<const int> PeerSession::share_core(int core) {
   return direct_ ? direct_->say_core(core) : std::span<const int>{};
 }

@@ -70,6 +70,9 @@ class PeerSession final : public Session {
   Nanoseconds last_progress() const { return last_progress_; }
   // Beside the collectives: a few numbers for the sessions of all other ranks.
   void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
+  void say_note_to(int rank, const std::vector<std::uint64_t>& numbers) {
+    connections_.life_lines->say_note_to(rank, numbers);
+  }
   std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
   bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
   // For a caller that gives up after the timeout: an error that names the rank whose machine is cut off, if there is
@@ -87,6 +90,7 @@ class PeerSession final : public Session {
   void waits_elsewhere(std::optional<Elsewhere> elsewhere) { elsewhere_ = elsewhere; }
   // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
   void pace(double bytes_s);
+  std::uint64_t received_from_all() const;  // bytes so far
 
   // Before it leaves: the connections to these ranks outlive it, for another group. Once it has left: those that have
   // not ended. Nothing but counters() is called afterwards.

@@ -71,6 +71,9 @@ class DataPath {
   Nanoseconds last_progress() const { return window_.last_progress(); }
   // From the beginning of the stream: before so many chunks none is unfinished.
   std::uint64_t finished_chunks() const { return window_.base() - lease_.first_chunk; }
+  std::uint64_t sent_chunks() const { return window_.next_new() - lease_.first_chunk; }
+  std::uint64_t returned_chunks() const { return window_.done() - lease_.first_chunk; }  // whatever their order
+  std::uint32_t window_chunks() const { return window_.window_chunks(); }
 
   DataPathStats stats() const;
 

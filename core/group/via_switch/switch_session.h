@@ -51,10 +51,18 @@ class SwitchSession final : public Session {
   std::optional<int> missing_rank() const;
   Nanoseconds last_progress() const { return data_.last_progress(); }
   std::uint64_t finished_chunks() const { return data_.finished_chunks(); }
+  std::uint64_t returned_chunks() const { return data_.returned_chunks(); }
+  // Of so many chunks that were submitted from the beginning on, few wait to be sent.
+  bool wants_more(std::uint64_t submitted_chunks) const {
+    return submitted_chunks <= data_.sent_chunks() + data_.window_chunks() / kUnsentPart + kUnsentLeast;
+  }
   // For people who look at the switch: how it and the ranks share tensors.
   void say_shared(const control::SharedWork& shared) { control_->say_shared(shared); }
 
  private:
+  // So much waits to be sent that the window never waits for more.
+  static constexpr std::uint32_t kUnsentPart = 4, kUnsentLeast = 16;
+
   std::optional<Error> check_left_ranks();
 
   SwitchSessionOptions options_;

@@ -91,6 +91,10 @@ class Window {
 
   Position base() const { return base_; }
   Position end() const { return end_; }
+  // The first position that was not sent yet, and how many before it are done.
+  Position next_new() const { return next_; }
+  std::uint64_t done() const { return next_ - outstanding_; }
+  std::uint32_t window_chunks() const { return congestion_.chunks(); }
   bool is_idle() const { return base_ == end_; }
   bool is_done(Position position) const {
     return position < base_ || (position < next_ && chunks_[position & (chunks_.size() - 1)].is_done);

@@ -3,6 +3,7 @@
 #include "group/driver.h"
 
 #include <gmock/gmock.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "counter.h"
+#include "link/descriptor.h"
 
 namespace netfold::group {
 namespace {
@@ -30,7 +32,8 @@ class CountingSession final : public Session {
     std::atomic<bool> fails = false, finishes = true, has_afterwork = false, never_rests = false, is_quick = false;
     std::atomic<int> submits_before_no_memory = 1000;
     std::atomic<bool> has_memory = true;  // to pump and to move
-    std::atomic<int> afterwork_done = 0;
+    std::atomic<int> afterwork_done = 0, pumps = 0;
+    int data_of_a_peer = -1;                       // readable; of interest only while a request is open
     std::atomic<int> inside = 0, inside_most = 0;  // threads in the session at once
   };
 
@@ -39,6 +42,7 @@ class CountingSession final : public Session {
 
   Result<bool> pump(Nanoseconds now) override {
     const Inside inside(shared_);
+    ++shared_.pumps;
     if (shared_.never_rests) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     time_ = now;
     if (!shared_.has_memory) throw std::bad_alloc();
@@ -84,7 +88,10 @@ class CountingSession final : public Session {
     if (leaves_at_ != kNever) return leaves_at_;
     return open_.empty() ? afterwork_at_ : std::min(afterwork_at_, time_ + kMillisecond);
   }
-  void add_polls(std::vector<pollfd>&) const override {}
+  bool arm() override { return is_armed_ = !open_.empty(), true; }
+  void add_polls(std::vector<pollfd>& polls) const override {
+    if (is_armed_ && shared_.data_of_a_peer >= 0) polls.push_back({shared_.data_of_a_peer, POLLIN, 0});
+  }
   nlohmann::json counters() const override { return {{"submitted", shared_.submitted.load()}}; }
 
  private:
@@ -108,6 +115,7 @@ class CountingSession final : public Session {
   Shared& shared_;
   Nanoseconds time_ = 0, leaves_at_ = kNever, afterwork_at_ = kNever;
   std::vector<Ticket> open_, finished_;
+  bool is_armed_ = false;
 };
 
 class TestGroup final : public Driver {
@@ -340,6 +348,23 @@ TEST(Driver, CountsWhatIsDoneWhileTheThreadIsBusy) {
     ASSERT_EQ(counter(group, "submitted"), i);
   }
   shared.never_rests = false;
+}
+
+// Data of a faster rank for the next request lie there, and only a request takes them.
+TEST(Driver, TheIdleThreadSleepsWhateverItWaitedForBefore) {
+  CountingSession::Shared shared;
+  const link::Descriptor data(eventfd(1, EFD_CLOEXEC));
+  shared.data_of_a_peer = data.get();
+  shared.finishes = false;
+  TestGroup group(shared, true);
+  const auto ticket = group.submit({});
+  ASSERT_TRUE(ticket);
+  while (shared.pumps < 10) std::this_thread::yield();  // it waits for data
+  shared.finishes = true;
+  ASSERT_TRUE(group.wait(*ticket, 10 * kSecond));
+  const int before = shared.pumps;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LT(shared.pumps - before, 10);
 }
 
 // As a packet that the other end has not acknowledged when its sender's own all-reduce is over.

@@ -228,6 +228,30 @@ TEST(Share, FindsSoonThatASwitchHasRecoveredAfterALongTime) {
   while (training.step(network) > 1.15 * network.best_s()) ASSERT_LT(++tensors, 20);
 }
 
+TEST(Share, FindsSoonThatALinkThatWasCutIsRestored) {
+  for (const int cut_for : {20, 61, 103}) {
+    SharingTraining training(8);
+    Network network{.at_switches = {4 * kSharedLink}};
+    for (int tensor = 0; tensor < 20; ++tensor) training.step(network);
+    network.at_switches[0] = kSharedLink;
+    for (int tensor = 0; tensor < cut_for; ++tensor) training.step(network);
+    network.at_switches[0] = 4 * kSharedLink;
+    int tensors = 0;
+    while (training.step(network) > 1.15 * network.best_s()) ASSERT_LT(++tensors, 8) << cut_for;
+  }
+}
+
+// The ranks saw it before the tensor was over.
+TEST(Share, FollowsASwitchThatWasSeenToSlowDown) {
+  SharingTraining training(8);
+  Network network{.at_switches = {4 * kSharedLink}};
+  for (int tensor = 0; tensor < 20; ++tensor) training.step(network);
+  network.at_switches[0] = kSharedLink;
+  training.estimate().slow_down(0, 0.9 * network.each(0));
+  training.step(network);  // it was divided before
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s()) << tensor;
+}
+
 TEST(Share, MeasuresAgainWhenTheWorkersLinkHasChanged) {
   SharingTraining training(8);
   Network network{.at_switches = {2 * kSharedLink}};
