@@ -23,6 +23,10 @@ using namespace nb::literals;
 namespace netfold {
 namespace {
 
+constexpr const char* kConfigure =
+    "Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on. uplink: the port that "
+    "leads to the switch above, of a leaf of a tree; -1: it is not a leaf.";
+
 using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
 
 Record to_dict(const Counts& counts) {
@@ -31,8 +35,10 @@ Record to_dict(const Counts& counts) {
   return result;
 }
 
-switching::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is_float) {
+switching::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is_float, int uplink = -1) {
   switching::AggregationConfig config{0, is_float};
+  if (uplink > int{switching::AggregationSettings::kUplinkMax}) throw nb::value_error("an uplink is a port up to 62");
+  if (uplink >= 0) config.uplink = static_cast<link::PortNumber>(uplink);
   for (const int port : ports) {
     if (port < 0 || port >= static_cast<int>(switching::AggregationConfig::kPortsMax)) {
       throw nb::value_error("ports that fold are numbered 0 to 25");
@@ -46,10 +52,9 @@ switching::AggregationConfig config_of_ports(const std::vector<int>& ports, bool
 // MemorySwitch for the protocols of raw frames. Tests compare the hardware with it.
 class FramePipeline {
  public:
-  FramePipeline(int ports, double age_s, bool one_way)
+  FramePipeline(int ports, double age_s)
       : switch_(checked(ports),
-                {.roce = switching::RoceOptions{.age_max = from_seconds(age_s), .takes_one_way = one_way},
-                 .pcie = switching::PcieOptions{}}) {
+                {.roce = switching::RoceOptions{.age_max = from_seconds(age_s)}, .pcie = switching::PcieOptions{}}) {
     switch_.settings().adds_floats = true;
   }
 
@@ -59,11 +64,10 @@ class FramePipeline {
     return to_python(switch_.offer(static_cast<link::PortNumber>(port), {bytes, frame.size()}, from_seconds(time_s)));
   }
   std::vector<std::tuple<int, nb::bytes>> pump(double time_s) { return to_python(switch_.pump(from_seconds(time_s))); }
-  void configure(const std::vector<int>& ports, bool is_float, int job) {
-    const switching::AggregationConfig config = config_of_ports(ports, is_float);
+  void configure(const std::vector<int>& ports, bool is_float, int job, int uplink) {
+    const switching::AggregationConfig config = config_of_ports(ports, is_float, uplink);
     if (job < 0) {
-      switch_.settings().folding_ports = config.ports;
-      switch_.settings().adds_floats = config.is_float;
+      switching::set_defaults(config, switch_.settings());
     } else if (const auto set = switch_.jobs_settings().set(static_cast<std::uint16_t>(job), config); !set) {
       raise(set.error());
     }
@@ -108,8 +112,8 @@ class PyFrameSwitch {
     if (!opened) raise(opened.error());
     switch_ = std::move(*opened);
   }
-  void configure(const std::vector<int>& ports, bool is_float, int job) {
-    const switching::AggregationConfig config = config_of_ports(ports, is_float);
+  void configure(const std::vector<int>& ports, bool is_float, int job, int uplink) {
+    const switching::AggregationConfig config = config_of_ports(ports, is_float, uplink);
     if (job < 0) return running().configure(config);
     if (const auto set = running().configure(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
   }
@@ -138,14 +142,13 @@ void bind_pipeline(nb::module_& module) {
       module, "FramePipeline",
       "A switch that folds frames, over ports in memory: raw Ethernet frames in and out, and time "
       "as it is told. Deterministic: the same frames at the same times give the same frames.")
-      .def(nb::init<int, double, bool>(), "ports"_a, nb::kw_only(), "age_s"_a = 10.0, "one_way"_a = true,
-           "All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others. "
-           "one_way: whether one-way messages are taken, or dropped as the hardware switch does.")
+      .def(nb::init<int, double>(), "ports"_a, nb::kw_only(), "age_s"_a = 10.0,
+           "All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others.")
       .def("offer", &FramePipeline::offer, "port"_a, "frame"_a, "time_s"_a = 0.0,
            "A frame (without FCS) comes in at a port; returns what goes out: (port, frame), by port.")
       .def("pump", &FramePipeline::pump, "time_s"_a, "Time goes on though nothing comes.")
       .def("configure", &FramePipeline::configure, "ports"_a, nb::kw_only(), "is_float"_a = true, "job"_a = -1,
-           "Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.")
+           "uplink"_a = -1, kConfigure)
       .def_prop_ro("registers", &FramePipeline::registers, "(AGG_MODE, AGG_PORT_CFG).")
       .def("set_registers", &FramePipeline::set_registers, "agg_mode"_a, "agg_port_cfg"_a,
            "The same, written; NetfoldError if they contradict themselves.")
@@ -160,7 +163,7 @@ void bind_frame_switch(nb::module_& module) {
            "ports"_a = std::vector<int>{}, "is_float"_a = true,
            "Port numbers are places in `interfaces`; those in `ports` fold (empty: all).")
       .def("configure", &PyFrameSwitch::configure, "ports"_a, nb::kw_only(), "is_float"_a = true, "job"_a = -1,
-           "Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.")
+           "uplink"_a = -1, kConfigure)
       .def("counts", &PyFrameSwitch::counts, "Counters by name.")
       .def("close", &PyFrameSwitch::close, "Stops; idempotent.");
 }

@@ -26,7 +26,14 @@ constexpr const char* kIndex =
     "/healthz      200 while the switch answers its workers\n/readyz       200 while it takes new jobs, else 503\n";
 
 constexpr int kOk = 200, kBadRequest = 400, kForbidden = 403, kConflict = 409, kUnavailable = 503;
-constexpr std::size_t kPortsMax = 64;
+constexpr link::PortNumber kPortsMax = 64;
+
+std::optional<link::PortNumber> port_of(const std::string& text, link::PortNumber last) {
+  link::PortNumber port = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool is_number = failed == std::errc() && end == text.data() + text.size();
+  return is_number && port <= last ? std::optional(port) : std::nullopt;
+}
 
 // "all", "none", or numbers with commas between them.
 std::optional<std::uint64_t> ports_of(const std::string& text) {
@@ -35,16 +42,20 @@ std::optional<std::uint64_t> ports_of(const std::string& text) {
   std::uint64_t ports = 0;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    std::uint64_t port = kPortsMax;
-    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), port);
-    if (failed != std::errc() || end != word.data() + word.size() || port >= kPortsMax) return std::nullopt;
-    ports |= std::uint64_t{1} << port;
+    const auto port = port_of(word, kPortsMax - 1);
+    if (!port) return std::nullopt;
+    ports |= std::uint64_t{1} << *port;
   }
   return text.empty() ? std::nullopt : std::optional(ports);
 }
 
-// ?ports=0,1,2&adds=float: parameters that are not given stay as they are. Only a program on this machine may change
-// anything.
+// "none", or a number.
+std::optional<link::PortNumber> uplink_of(const std::string& text) {
+  return text == "none" ? link::kNoPort : port_of(text, switching::AggregationSettings::kUplinkMax);
+}
+
+// ?ports=0,1,2&adds=float&uplink=3: parameters that are not given stay as they are. Only a program on this machine may
+// change anything.
 std::pair<int, std::string> change_folding(switching::FramePlane* frames, const httplib::Request& request) {
   if (request.remote_addr != request.local_addr && request.remote_addr.rfind("127.", 0) != 0) {
     return {kForbidden, "only a program on the switch's own machine may change what it folds"};
@@ -59,7 +70,13 @@ std::pair<int, std::string> change_folding(switching::FramePlane* frames, const 
     if (adds != "float" && adds != "int") return {kBadRequest, "adds: float or int"};
     change.adds_floats = adds == "float";
   }
-  if (!change.ports && !change.adds_floats) return {kBadRequest, "name ports, adds, or both"};
+  if (request.has_param("uplink")) {
+    change.uplink = uplink_of(request.get_param_value("uplink"));
+    if (!change.uplink) return {kBadRequest, "uplink: none, or the number of a port, up to 62"};
+  }
+  if (!change.ports && !change.adds_floats && !change.uplink) {
+    return {kBadRequest, "name ports, adds, an uplink, or several of them"};
+  }
   if (request.has_param("job")) {
     const std::string job = request.get_param_value("job");
     const bool is_number = !job.empty() && job.size() <= 5 && job.find_first_not_of("0123456789") == std::string::npos;

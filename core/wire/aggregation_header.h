@@ -40,6 +40,7 @@ enum AggregationFlag : std::uint8_t {
   kOneWay = 4,      // AggregationHeader::way says which; not in AggregationHeader::flags
 };
 constexpr unsigned kWorkersShift = 3;  // the five bits above the flags: the number of workers
+constexpr unsigned kWorkersMax = 31;   // that they can say
 constexpr unsigned kOtherMax = 31;     // a rank in the upper byte of `rank`; a switch folds fewer ports
 // In a short packet, where the gradients would be. An Ethernet frame of v2 then needs no padding.
 constexpr std::size_t kShortBytes = 4;
@@ -64,7 +65,7 @@ bool is_marked_as_sum(const Header& header);
 struct AggregationHeader {
   numbers::Format format = numbers::Format::kNone;  // kNone: fp32 or int32, as the switch is set
   std::uint8_t flags = 0;
-  std::uint8_t workers = 0;  // of the job, if the sender says so: not in RoCE v1
+  std::uint8_t workers = 0;  // of the job, if the sender says so: not in RoCE v1, nor of more than kWorkersMax
   std::uint16_t job = 0, epoch = 0, rank = 0;
   Way way = Way::kToAll;
   std::uint8_t other = 0;                // of a one-way message: the owner, or the giver

@@ -82,7 +82,6 @@ void emit_v2(const Header& header, std::size_t transport_bytes, std::span<std::b
   put_big(out, kUdpFromAt, header.source_port);
   put_big(out, kUdpToAt, kUdpPort);
   set_transport_bytes(out, Version::kV2, transport_bytes);
-  put_big(out, kUdpCheckAt, std::uint16_t{0});  // none: the ICRC covers more (annex A17)
 }
 
 }  // namespace
@@ -110,6 +109,7 @@ void set_transport_bytes(std::span<std::byte> packet, Version version, std::size
   put_big(packet, kUdpLengthAt, static_cast<std::uint16_t>(kUdpBytes + transport_bytes));
   put_big(packet, kIpCheckAt, std::uint16_t{0});
   put_big(packet, kIpCheckAt, ipv4_checksum(packet));
+  put_big(packet, kUdpCheckAt, std::uint16_t{0});  // none: the ICRC covers more (annex A17)
 }
 
 void mask_network(std::span<std::byte> header, Version version) {

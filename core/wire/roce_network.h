@@ -20,7 +20,7 @@ struct NetworkContent {
 NetworkContent parse_network(std::span<const std::byte> bytes, Version version, Header& header);
 // `transport_bytes`: BTH to ICRC.
 void emit_network(const Header& header, std::size_t transport_bytes, std::span<std::byte> out);
-// Writes the lengths of a packet that has grown or shrunk, and the checksum of IPv4.
+// Writes the lengths and checksums of a packet that was changed.
 void set_transport_bytes(std::span<std::byte> packet, Version version, std::size_t transport_bytes);
 // A byte of ones, which the ICRC counts for what routers may change.
 constexpr std::byte kAllOnes{0xff};

@@ -15,6 +15,14 @@ namespace netfold::wire::roce {
 
 constexpr std::uint16_t kNoticeEtherType = 0x88b5;             // IEEE 802: local experiments
 constexpr std::uint64_t kSwitchAddress = 0x02'4e'46'00'00'01;  // locally administered; no host answers there
+// In a tree of switches, the sender of frames that a leaf has folded and sends up: 02:4e:46, how many leaves have
+// folded them so far, and the number of the last one. A frame that a leaf only forwards keeps its sender, so the switch
+// above does not add it.
+constexpr std::uint64_t leaf_address(std::uint64_t from, std::uint16_t leaf) {
+  constexpr std::uint64_t kPrefix = kSwitchAddress >> 24;
+  const std::uint64_t levels = from >> 24 == kPrefix ? from >> 16 & 0xff : 0;
+  return kPrefix << 24 | (levels + 1) << 16 | leaf;
+}
 constexpr std::size_t kNoticeBytes = 16;
 constexpr std::size_t kNoticeFrameBytes = 60;  // the shortest frame, without FCS
 

@@ -682,9 +682,9 @@ class FramePipeline:
     A switch that folds frames, over ports in memory: raw Ethernet frames in and out, and time as it is told. Deterministic: the same frames at the same times give the same frames.
     """
 
-    def __init__(self, ports: int, *, age_s: float = 10.0, one_way: bool = True) -> None:
+    def __init__(self, ports: int, *, age_s: float = 10.0) -> None:
         """
-        All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others. one_way: whether one-way messages are taken, or dropped as the hardware switch does.
+        All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others.
         """
 
     def offer(self, port: int, frame: bytes, time_s: float = 0.0) -> list[tuple[int, bytes]]:
@@ -695,9 +695,9 @@ class FramePipeline:
     def pump(self, time_s: float) -> list[tuple[int, bytes]]:
         """Time goes on though nothing comes."""
 
-    def configure(self, ports: Sequence[int], *, is_float: bool = True, job: int = -1) -> None:
+    def configure(self, ports: Sequence[int], *, is_float: bool = True, job: int = -1, uplink: int = -1) -> None:
         """
-        Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.
+        Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on. uplink: the port that leads to the switch above, of a leaf of a tree; -1: it is not a leaf.
         """
 
     @property
@@ -720,9 +720,9 @@ class FrameSwitch:
         Port numbers are places in `interfaces`; those in `ports` fold (empty: all).
         """
 
-    def configure(self, ports: Sequence[int], *, is_float: bool = True, job: int = -1) -> None:
+    def configure(self, ports: Sequence[int], *, is_float: bool = True, job: int = -1, uplink: int = -1) -> None:
         """
-        Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.
+        Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on. uplink: the port that leads to the switch above, of a leaf of a tree; -1: it is not a leaf.
         """
 
     def counts(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ void expect_right_sums(const RoceCase& test) {
   Prng prng(test.options.seed);
   expect_right_sums(world, test.options, test.tensors, test.count_max, prng);
   EXPECT_EQ(world.handler().held_frames(), 0u);
-  EXPECT_EQ(world.pool().in_use(), 0u);
+  EXPECT_EQ(world.buffers_in_use(), 0u);
 }
 
 TEST(Roce, FoldsOnACleanNetworkAndSendsEachFrameOnce) {
@@ -164,7 +164,7 @@ TEST(Roce, AJobBeginsAnewInTheNextEpoch) {
     expect_right_sums(world, options, 2, 50000, prng);
     ASSERT_FALSE(::testing::Test::HasFatalFailure());
   }
-  EXPECT_EQ(world.pool().in_use(), 0u);
+  EXPECT_EQ(world.buffers_in_use(), 0u);
 }
 
 TEST(Roce, AMissingWorkerIsNamedItsPeersBuffersAreFreedAndTensorsAreAsTheyWere) {
@@ -188,7 +188,7 @@ TEST(Roce, AMissingWorkerIsNamedItsPeersBuffersAreFreedAndTensorsAreAsTheyWere) 
   }
   world.restart_job(0, 2);
   expect_right_sums(world, options, 2, 50000, prng);
-  EXPECT_EQ(world.pool().in_use(), 0u);
+  EXPECT_EQ(world.buffers_in_use(), 0u);
 }
 
 TEST(Roce, WorkersThatDisagreeAreToldBoth) {
@@ -246,7 +246,7 @@ TEST(Roce, SeveralThreadsShareTheJobs) {
       EXPECT_GT(handed_over, 0u);
       EXPECT_GT(acknowledged, 0u) << "acknowledgements pass where they came";
     }
-    EXPECT_EQ(world.pool().in_use(), 0u);
+    EXPECT_EQ(world.buffers_in_use(), 0u);
   }
 }
 

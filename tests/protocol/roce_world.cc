@@ -6,24 +6,78 @@
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kRoceSwitchPort = 0, kFirstWorkerPort = 1000;
+constexpr std::uint16_t kRoceSwitchPort = 0, kFirstWorkerPort = 1000, kFirstBelow = 2000, kFirstAbove = 3000;
+constexpr std::size_t kLongFrame = 100;  // bytes: longer than an acknowledgement
 
 }  // namespace
 
 RoceWorld::RoceWorld(RoceWorldOptions options)
-    : options_(options),
-      prng_(options.seed),
-      wire_(network_.open(kRoceSwitchPort)),
-      switch_(static_cast<link::PortNumber>(options.world * options.jobs),
-              {.threads = options.threads, .roce = options.roce}) {
-  assert(switch_.ports() <= switching::AggregationConfig::kPortsMax);
-  workers_.resize(switch_.ports());
-  for (std::uint16_t job = 0; job < options.jobs; ++job) {
-    const std::uint32_t ports = ((1u << options.world) - 1) << (job * options.world);
-    [[maybe_unused]] const auto set = settings().set(job, {ports, true});
-    assert(set);
-    open_job(job, 1);
+    : options_(options), prng_(options.seed), wire_(network_.open(kRoceSwitchPort)) {
+  assert(options.world % workers_of_leaf() == 0);
+  workers_.resize(std::size_t{options.world} * options.jobs);
+  open_switches();
+  for (std::uint16_t job = 0; job < options.jobs; ++job) open_job(job, 1);
+}
+
+std::uint16_t RoceWorld::workers_of_leaf() const {
+  return options_.levels.empty() ? options_.world : static_cast<std::uint16_t>(options_.world / options_.levels[0]);
+}
+
+void RoceWorld::open_switches() {
+  std::vector<std::uint16_t> levels = options_.levels;
+  levels.push_back(1);
+  std::uint16_t below = workers_of_leaf();
+  std::size_t next_level = 0;  // the number of its first switch
+  for (std::size_t level = 0; level < levels.size(); ++level) {
+    next_level += levels[level];
+    const bool is_top = level + 1 == levels.size();
+    const std::uint16_t mates = is_top ? 1 : static_cast<std::uint16_t>(levels[level] / levels[level + 1]);
+    for (std::uint16_t i = 0; i < levels[level]; ++i) {
+      const Seat above{next_level + i / mates, static_cast<link::PortNumber>(i % mates)};
+      open_switch(below, level == 0, is_top ? std::nullopt : std::optional(above));
+    }
+    below = mates;
   }
+}
+
+// Each job has ports of its own at a leaf. Between switches all jobs take the same way.
+void RoceWorld::open_switch(std::uint16_t below, bool is_leaf, std::optional<Seat> above) {
+  const auto uplink = static_cast<link::PortNumber>(is_leaf ? below * options_.jobs : below);
+  const auto ports = static_cast<link::PortNumber>(uplink + (above ? 1 : 0));
+  assert(ports <= switching::AggregationConfig::kPortsMax);
+  const Seat place{switches_.size(), uplink};
+  switches_.push_back(std::make_unique<switching::MemorySwitch>(
+      ports, switching::EthernetSwitchOptions{.threads = options_.threads, .roce = options_.roce}));
+  for (std::uint16_t job = 0; job < options_.jobs; ++job) {
+    const std::uint32_t mask = ((1u << below) - 1) << (is_leaf ? job * below : 0);
+    [[maybe_unused]] const auto set =
+        switches_.back()->jobs_settings().set(job, {mask, true, above ? uplink : link::kNoPort});
+    assert(set);
+  }
+  if (!above) return;
+  link::Faults faults = options_.faults;
+  faults.seed = prng_.next();
+  const auto number = static_cast<std::uint16_t>(place.of_switch);
+  auto end_below = link::inject_faults(network_.open(static_cast<std::uint16_t>(kFirstBelow + number)), faults,
+                                       [this] { return time_; });
+  cables_.push_back(
+      {place, *above, std::move(end_below), network_.open(static_cast<std::uint16_t>(kFirstAbove + number))});
+}
+
+RoceWorld::Seat RoceWorld::seat_of(std::size_t worker) const {
+  const std::size_t job = worker / options_.world, rank = worker % options_.world, mates = workers_of_leaf();
+  return {rank / mates, static_cast<link::PortNumber>(job * mates + rank % mates)};
+}
+
+std::size_t RoceWorld::worker_at(Seat seat) const {
+  const std::size_t mates = workers_of_leaf(), job = seat.port / mates;
+  return job * options_.world + seat.of_switch * mates + seat.port % mates;
+}
+
+std::size_t RoceWorld::buffers_in_use() const {
+  std::size_t all = 0;
+  for (const auto& each : switches_) all += each->buffers_in_use();
+  return all;
 }
 
 void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
@@ -85,23 +139,49 @@ bool RoceWorld::has_ended() const {
   });
 }
 
-bool RoceWorld::step_switch() {
+bool RoceWorld::step_switches() {
   bool has_moved = false;
+  const auto arrive = [&](Seat seat, std::span<const std::byte> bytes) {
+    switches_[seat.of_switch]->port(seat.port).arrive(bytes);
+    has_moved = true;
+  };
   for (const link::Incoming& frame : wire_->receive(1u << 20)) {
-    port(static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)).arrive(frame.bytes);
-    has_moved = true;
+    arrive(seat_of(static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)), frame.bytes);
   }
-  has_moved |= switch_.settle(time_) > 0;
-  for (const auto& [port, frame] : switch_.fetch()) {
-    const link::Outgoing out{{0, static_cast<std::uint16_t>(kFirstWorkerPort + port)}, frame, {}, {}};
-    wire_->send(std::span(&out, 1));
-    has_moved = true;
+  for (const Cable& cable : cables_) {
+    for (const auto& frame : cable.end_below->receive(1u << 20)) arrive(cable.below, frame.bytes);
+    for (const auto& frame : cable.end_above->receive(1u << 20)) arrive(cable.above, frame.bytes);
+  }
+  for (std::size_t number = 0; number < switches_.size(); ++number) {
+    has_moved |= switches_[number]->settle(time_) > 0;
+    for (const auto& [port, frame] : switches_[number]->fetch()) {
+      send({number, port}, frame);
+      has_moved = true;
+    }
   }
   return has_moved;
 }
 
+void RoceWorld::send(Seat from, const std::vector<std::byte>& frame) {
+  link::Outgoing out{{0, 0}, frame, {}, {}};
+  for (std::size_t number = 0; number < cables_.size(); ++number) {
+    Cable& cable = cables_[number];
+    if (from == cable.below) {
+      out.to.port = static_cast<std::uint16_t>(kFirstAbove + number);
+      cable.long_frames_up += frame.size() > kLongFrame ? 1 : 0;
+      return cable.end_below->send(std::span(&out, 1)), void();
+    }
+    if (from == cable.above) {
+      out.to.port = static_cast<std::uint16_t>(kFirstBelow + number);
+      return cable.end_above->send(std::span(&out, 1)), void();
+    }
+  }
+  out.to.port = static_cast<std::uint16_t>(kFirstWorkerPort + worker_at(from));
+  wire_->send(std::span(&out, 1));
+}
+
 bool RoceWorld::step() {
-  bool has_moved = step_switch();
+  bool has_moved = step_switches();
   for (Worker& worker : workers_) {
     if (worker.is_stopped || worker.error) continue;
     const std::uint64_t received = worker.channel->link().stats().received_packets;

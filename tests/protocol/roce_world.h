@@ -1,5 +1,6 @@
 // A whole job of RoCE workers in one thread and in virtual time: endpoints over links that lose, duplicate and reorder
-// by seed, and the Ethernet switch at the other ends of these links.
+// by seed, and the Ethernet switch at the other ends of these links. Or a tree of switches, with links between them
+// that misbehave alike.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,8 @@ struct RoceWorldOptions {
   std::uint16_t world = 2;
   std::uint16_t jobs = 1;  // each with workers of its own, on ports of their own
   wire::roce::Version version = wire::roce::Version::kV1;
+  // How many switches each level of a tree has, from the leaves up, without the one above all; empty: one switch.
+  std::vector<std::uint16_t> levels = {};
   numbers::BfpShape bfp = {};
   std::uint32_t first_psn = 0;  // of rank 0; the others' are elsewhere
   std::uint32_t window_packets = 512;
@@ -34,7 +37,8 @@ class RoceWorld {
  public:
   explicit RoceWorld(RoceWorldOptions options);
 
-  // Workers are numbered through all jobs: rank r of job j is j * world + r, and sits at the port of that number.
+  // Workers are numbered through all jobs: rank r of job j is j * world + r. With one switch each sits at the port of
+  // that number.
   void submit(std::size_t worker, const group::CollectiveRequest& request);
   // Runs until every submitted all-reduce is done, at most `limit` of virtual time, or until every worker that is not
   // done has given up. True if done.
@@ -44,15 +48,21 @@ class RoceWorld {
   const std::optional<Error>& error(std::size_t worker) const { return workers_[worker].error; }
   group::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
   group::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
-  switching::RoceHandler& handler(std::size_t thread = 0) {
-    const switching::SwitchThread& of = switch_.thread(thread);
+  // Those of a tree level by level, the leaves first.
+  std::size_t switches() const { return switches_.size(); }
+  switching::MemorySwitch& of_switch(std::size_t number) { return *switches_[number]; }
+  switching::RoceHandler& handler(std::size_t thread = 0, std::size_t of_switch = 0) {
+    const switching::SwitchThread& of = switches_[of_switch]->thread(thread);
     return options_.version == wire::roce::Version::kV1 ? *of.roce : *of.roce_v2;
   }
-  const switching::Pipeline& pipeline(std::size_t thread) const { return switch_.pipeline(thread); }
-  switching::Settings& defaults() { return switch_.settings(); }
-  switching::AggregationSettings& settings() { return switch_.jobs_settings(); }
-  link::MemoryPort& port(std::size_t number) { return switch_.port(static_cast<link::PortNumber>(number)); }
-  link::MemoryPool& pool() { return switch_.pool(); }
+  const switching::Pipeline& pipeline(std::size_t thread) const { return switches_.front()->pipeline(thread); }
+  switching::Settings& defaults() { return switches_.front()->settings(); }
+  switching::AggregationSettings& settings() { return switches_.front()->jobs_settings(); }
+  link::MemoryPort& port(std::size_t number) { return switches_.front()->port(static_cast<link::PortNumber>(number)); }
+  // Frames that the switches hold, in any way.
+  std::size_t buffers_in_use() const;
+  // Long frames that have left a switch for the one above it.
+  std::uint64_t long_frames_up(std::size_t of_switch) const { return cables_[of_switch].long_frames_up; }
   Nanoseconds time() const { return time_; }
   void stop_worker(std::size_t worker) { workers_[worker].is_stopped = true; }
   // The worker's connections begin anew, with other queue pairs and sequence numbers, in a new epoch of the whole job.
@@ -66,17 +76,36 @@ class RoceWorld {
     bool is_stopped = false;
   };
 
+  struct Seat {  // a port of a switch
+    std::size_t of_switch;
+    link::PortNumber port;
+
+    bool operator==(const Seat&) const = default;
+  };
+  struct Cable {  // from a switch to the one above it
+    Seat below, above;
+    std::unique_ptr<link::Link> end_below, end_above;
+    std::uint64_t long_frames_up = 0;
+  };
+
+  std::uint16_t workers_of_leaf() const;
+  Seat seat_of(std::size_t worker) const;
+  std::size_t worker_at(Seat seat) const;
+  void open_switches();
+  void open_switch(std::uint16_t below, bool is_leaf, std::optional<Seat> above);
+  void send(Seat from, const std::vector<std::byte>& frame);
   void open_job(std::uint16_t job, std::uint16_t epoch);
   bool is_done() const;
   bool has_ended() const;
   bool step();
-  bool step_switch();
+  bool step_switches();
 
   RoceWorldOptions options_;
   Prng prng_;
   link::MemoryNetwork network_;
   std::unique_ptr<link::Link> wire_;  // the switch's ends of all cables
-  switching::MemorySwitch switch_;
+  std::vector<std::unique_ptr<switching::MemorySwitch>> switches_;
+  std::vector<Cable> cables_;  // of all switches but the topmost, by their number
   std::vector<Worker> workers_;
   std::uint32_t next_queue_pair_ = 0x100;
   Nanoseconds time_ = kSecond;

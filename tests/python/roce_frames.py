@@ -18,7 +18,8 @@ ETHERNET, GRH_BYTES, TRANSPORT, RETH = 14, 40, 12, 16
 IP_UDP_BYTES, UDP_PORT = 28, 4791
 ROCE, IPV4 = 0x8915, 0x0800  # EtherTypes of v1 and of v2
 FIRST, MIDDLE, LAST, LAST_IMMEDIATE, ONLY, ACKNOWLEDGE = 6, 7, 8, 9, 10, 17
-PATH_MTU, AGGREGATION = 1024, 20
+PATH_MTU, AGGREGATION, SHORT = 1024, 20, 4
+ONE_WAY, GIVES, OTHER_SHIFT = 4, 0x8000, 8  # a flag of the aggregation header, and what its rank says then
 SUMMED_LABEL, SUMMED_FLAG, SUMMED_IMMEDIATE = 0x04E46, 2, 0x80000000
 SUMMED_RESERVED = 0x4E  # v2: the seven bits before the PSN
 
@@ -85,10 +86,14 @@ class Connection:
         ether = Ether(dst=self.destination, src=self.source, type=ethernet)
         return bytes(ether / Raw(packet + icrc(packet)))
 
-    def message(self, psn: int, header: bytes, elements: bytes, immediate: int | None = None) -> list[bytes]:
-        """The frames of one message: a write of header and elements, cut at 1024 bytes."""
+    def message(
+        self, psn: int, header: bytes, elements: bytes, immediate: int | None = None, is_short: bool = False
+    ) -> list[bytes]:
+        """The frames of one message: a write of header and elements, cut at 1024 bytes; or its short packets."""
         whole = header + elements
         parts = [whole[at : at + PATH_MTU] for at in range(0, len(whole), PATH_MTU)]
+        if is_short:
+            parts = [(b"" if index else header) + bytes(SHORT) for index in range(len(parts))]
         frames = []
         for index, part in enumerate(parts):
             opcode = FIRST if index == 0 else MIDDLE

@@ -361,12 +361,11 @@ def test_version_2_passes_a_router_between_two_networks() -> None:
         options = bench.options_of_ranks(settings, None)
         for rank in range(2):
             ip(cables.worker(rank), f"route add default via 10.{rank}.0.1")
-        with bench.switched(cables, "software", "worker", options, 20, ports=[0, 1]) as (switch, workers):
+        with bench.switched(cables, "software", "worker", options, 20, ports=[0, 1]) as (switches, workers):
             for worker in workers:
                 worker.tell("go")
             answers = [worker.hear() for worker in workers]
-            switch.tell("counters")
-            counts = switch.hear()
+            counts = bench.counters_of(switches)
     assert [answer["crc32"] for answer in answers] == right
     assert counts["roce_v2_folded"] >= 48
     assert counts["port2_forwarded"] > 100, "sums pass the router"
@@ -412,15 +411,29 @@ def test_the_command_checks_every_bit_of_a_collective(collective: str, version: 
     assert report["workers_counters"]["resent_writes"] > 0
 
 
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.parametrize(("version", "wire"), [("2", "fp32"), ("1", "bfp")])
+def test_the_command_checks_every_bit_of_a_tree_of_switches(version: str, wire: str) -> None:
+    words = ["roce", "--workers", "6", "--leaves", "3", "--size-bytes", "400000", "--version", version]
+    done = CliRunner().invoke(program(), [*words, "--format", wire, "--loss", "0.01", "--repeat", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    [report] = json.loads(done.stdout)["results"]
+    assert report["ranks_with_wrong_bits"] == 0
+    assert report["workers_counters"]["resent_writes"] > 0
+    assert f"roce_v{version}_drop_not_summed" not in report["switch_counters"]  # only counters above 0
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--workers", "1"],
+        ["--workers", "6", "--leaves", "4"],
+        ["--workers", "6", "--leaves", "2", "--collective", "broadcast"],
         ["--size-bytes", "3"],
         ["--format", "fp8"],
         ["--loss", "0.9"],
         ["--collective", "gather"],
-        ["--collective", "broadcast", "--engine", "rtl"],
         ["--collective", "all-gather", "--workers", "3", "--size-bytes", "4096"],
     ],
 )

@@ -20,6 +20,7 @@ namespace {
 
 using wire::roce::Version;
 constexpr std::uint16_t kPortsMax = 26;  // the ports of AGG_PORT_CFG (switch/ethernet/aggregation_config.h)
+constexpr std::uint16_t kWorldMax = kPortsMax * kPortsMax;  // of a tree of two levels
 
 Result<std::unique_ptr<MessageChannel>> open_packets(const RoceGroupOptions& options) {
   link::PacketSocketOptions wanted{.interface = options.device, .ether_types = {wire::roce::kNoticeEtherType}};
@@ -117,9 +118,19 @@ Result<std::unique_ptr<RoceGroup>> RoceGroup::open(RoceGroupOptions options) {
                                      "least, and ranks are below their number",
                                      options.job.rank, options.job.world));
   }
-  if (options.job.world > kPortsMax) {
-    return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("{} ranks: a switch folds RoCE of at most {} ports",
-                                                                  options.job.world, kPortsMax));
+  if (options.job.world > kWorldMax) {
+    return netfold::fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} ranks: a switch folds RoCE of at most {} ports, and a tree of switches that of "
+                    "{} ranks",
+                    options.job.world, kPortsMax, kWorldMax));
+  }
+  if (options.job.one_way && options.job.world > kPortsMax) {
+    return netfold::fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} ranks: a tree of switches does not have one-way messages, and one switch folds "
+                    "at most {} ports: leave out one-way",
+                    options.job.world, kPortsMax));
   }
   auto channel = options.uses_verbs ? open_verbs_channel(options.device, options.version) : open_packets(options);
   if (!channel) return tl::unexpected(channel.error());

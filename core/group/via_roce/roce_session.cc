@@ -14,7 +14,7 @@ namespace roce = wire::roce;
 constexpr Nanoseconds kLinger = 50 * kMillisecond, kLeaveMost = 2 * kSecond;  // bounded: the neighbours may be gone
 
 constexpr const char* kTakesOneWay =
-    "; a switch without one-way messages, such as a hardware switch, drops them: leave out one-way at all ranks";
+    "; a switch without one-way messages, such as an older one, drops them: leave out one-way at all ranks";
 
 roce::Way way_of(schedule::Collective collective) {
   if (collective == schedule::Collective::kAllReduce) return roce::Way::kToAll;
@@ -90,7 +90,8 @@ roce::AggregationHeader RoceSession::header_of(const Operation& operation, std::
   // A barrier has no giver, and so takes rank 0; a type tells it from a broadcast.
   if (operation.request.collective == schedule::Collective::kBarrier) header.format = numbers::Format::kInt32;
   if (piece.owner != RequestPieces::kNoOwner) header.other = static_cast<std::uint8_t>(piece.owner);
-  if (version_ == roce::Version::kV2) header.workers = static_cast<std::uint8_t>(job_.world);
+  const bool says_workers = version_ == roce::Version::kV2 && job_.world <= roce::kWorkersMax;
+  if (says_workers) header.workers = static_cast<std::uint8_t>(job_.world);
   if (header.format == numbers::Format::kBfp) {
     header.block = job_.bfp.block;
     header.mantissa = job_.bfp.mantissa;

@@ -12,9 +12,18 @@ constexpr int kNumberAt = 27;  // of the ports, in AGG_PORT_CFG
 constexpr int kJobAt = 32;     // in an exception, above its ports and kIsFloat
 constexpr std::uint64_t kIsFloat = std::uint64_t{1} << 31, kIsUsed = std::uint64_t{1} << 48;
 constexpr std::uint64_t kKeyBits = kIsUsed | std::uint64_t{0xffff} << kJobAt;
+constexpr int kUplinkAt = 49;  // 6 bits: 1 more than its number; 0: it is not a leaf
+constexpr std::uint64_t kUplinkBits = 0x3f;
 
 std::uint64_t key_of(std::uint16_t job) {
   return kIsUsed | std::uint64_t{job} << kJobAt;
+}
+
+// Of a switch whose ports are `there`.
+AggregationConfig made(std::uint64_t ports, bool is_float, link::PortNumber uplink, std::uint32_t there) {
+  AggregationConfig config{static_cast<std::uint32_t>(ports) & there, is_float, uplink};
+  if (config.has(uplink)) config.ports &= ~(1u << uplink);
+  return config;
 }
 
 }  // namespace
@@ -35,8 +44,16 @@ Result<void> set_registers(const Registers& registers, Settings& settings) {
   return {};
 }
 
+void set_defaults(const AggregationConfig& config, Settings& settings) {
+  settings.folding_ports.store(config.ports);
+  settings.adds_floats.store(config.is_float);
+  settings.uplink.store(config.uplink);
+}
+
 Result<void> AggregationSettings::set(std::uint16_t job, AggregationConfig config) {
-  const std::uint64_t packed = key_of(job) | (config.ports & kPortBits) | (config.is_float ? kIsFloat : 0);
+  const std::uint64_t uplink = config.is_leaf() ? config.uplink + 1u : 0;
+  const std::uint64_t packed =
+      key_of(job) | (config.ports & kPortBits) | (config.is_float ? kIsFloat : 0) | uplink << kUplinkAt;
   for (const bool takes_free : {false, true}) {  // the job's own place first
     for (auto& exception : exceptions_) {
       std::uint64_t there = exception.load();
@@ -59,9 +76,10 @@ AggregationConfig AggregationSettings::of(std::uint16_t job, std::size_t ports) 
   for (const auto& exception : exceptions_) {
     const std::uint64_t packed = exception.load();
     if ((packed & kKeyBits) != key_of(job)) continue;
-    return {static_cast<std::uint32_t>(packed) & there, (packed & kIsFloat) != 0};
+    const auto uplink = static_cast<link::PortNumber>((packed >> kUplinkAt & kUplinkBits) - 1);
+    return made(packed, (packed & kIsFloat) != 0, uplink, there);
   }
-  return {static_cast<std::uint32_t>(defaults_.folding_ports.load()) & there, defaults_.adds_floats.load()};
+  return made(defaults_.folding_ports.load(), defaults_.adds_floats.load(), defaults_.uplink.load(), there);
 }
 
 }  // namespace netfold::switching

@@ -112,10 +112,12 @@ class DevicePlane final : public FramePlane {
       AggregationConfig config = switch_.jobs_settings().of(*change.job, devices_->ports());
       if (change.ports) config.ports = static_cast<std::uint32_t>(*change.ports);
       if (change.adds_floats) config.is_float = *change.adds_floats;
+      if (change.uplink) config.uplink = *change.uplink;
       return switch_.jobs_settings().set(*change.job, config);
     }
     if (change.ports) switch_.settings().folding_ports.store(*change.ports, std::memory_order_relaxed);
     if (change.adds_floats) switch_.settings().adds_floats.store(*change.adds_floats, std::memory_order_relaxed);
+    if (change.uplink) switch_.settings().uplink.store(*change.uplink, std::memory_order_relaxed);
     return {};
   }
 
@@ -193,6 +195,7 @@ FrameStats DevicePlane::frame_stats() const {
     const link::PortStats stats = port.stats();
     std::vector<std::pair<std::string, std::uint64_t>> counters{{"up", port.is_up() ? 1 : 0},
                                                                 {"folds", switch_.settings().folds(number) ? 1 : 0},
+                                                                {"uplink", number == switch_.settings().uplink ? 1 : 0},
                                                                 {"received_frames", stats.received_frames},
                                                                 {"received_bytes", stats.received_bytes},
                                                                 {"sent_frames", stats.sent_frames},

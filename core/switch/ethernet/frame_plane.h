@@ -41,6 +41,7 @@ struct AggregationConfigUpdate {     // what is not named stays as it is
   std::optional<std::uint16_t> job;  // of RoCE workers: an exception for it, from its next epoch on; else for all
   std::optional<std::uint64_t> ports;
   std::optional<bool> adds_floats;
+  std::optional<link::PortNumber> uplink;  // of RoCE workers; link::kNoPort: it is not a leaf
 };
 
 class FramePlane : public DataPlane {

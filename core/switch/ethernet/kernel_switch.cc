@@ -55,10 +55,7 @@ class KernelSwitch::Thread {
     return all;
   }
 
-  void configure(AggregationConfig config) {
-    switch_.settings().folding_ports = config.ports;
-    switch_.settings().adds_floats = config.is_float;
-  }
+  void configure(AggregationConfig config) { set_defaults(config, switch_.settings()); }
   Result<void> configure(std::uint16_t job, AggregationConfig config) {
     return switch_.jobs_settings().set(job, config);
   }

@@ -28,7 +28,7 @@ void Outbox::send(std::span<const link::PortNumber> ports, const link::Frame& wh
   for (const link::PortNumber port : ports) send(port, {whole, {}});
 }
 
-Outbox::Way Outbox::forward(MacAddress to, const link::Frame& frame) {
+Outbox::Way Outbox::forward(MacAddress to, const link::Frame& frame, link::PortNumber of_port) {
   if (!to.is_group()) {
     if (last_found_.to != to) last_found_ = {to, port_of(to)};
     const link::PortNumber port = last_found_.port;
@@ -41,15 +41,16 @@ Outbox::Way Outbox::forward(MacAddress to, const link::Frame& frame) {
       return Way::kPort;
     }
   }
+  const auto gets_one = [&](link::PortNumber port) { return port != frame.port && port != of_port; };
   std::uint32_t copies = 0;
-  for (link::PortNumber port = 0; port < ports_; ++port) copies += port != frame.port ? 1 : 0;
+  for (link::PortNumber port = 0; port < ports_; ++port) copies += gets_one(port) ? 1 : 0;
   if (copies == 0) {
     pool_.release({&frame.buffer, 1});
     return Way::kNowhere;
   }
   if (copies > 1) pool_.retain(frame.buffer, copies - 1);
   for (link::PortNumber port = 0; port < ports_; ++port) {
-    if (port != frame.port) send(port, {frame, {}});
+    if (gets_one(port)) send(port, {frame, {}});
   }
   return Way::kFlooded;
 }

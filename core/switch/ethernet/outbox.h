@@ -35,9 +35,11 @@ class Outbox {
   void send(std::span<const link::PortNumber> ports, const link::Frame& whole);
 
   // By the address table, or to all ports but `frame.port` where the address is unknown or a group's. Takes over one
-  // reference. Frames that a protocol handler makes set `frame.port` to link::kNoPort.
+  // reference. Frames that a protocol handler makes set `frame.port` to link::kNoPort. Where one of them comes of a
+  // frame that came in at `of_port`, it is not flooded back there: a switch below would learn the sender's address
+  // anew.
   enum class Way : std::uint8_t { kPort, kFlooded, kNowhere };  // kNowhere: it would go back where it came from
-  Way forward(MacAddress to, const link::Frame& frame);
+  Way forward(MacAddress to, const link::Frame& frame, link::PortNumber of_port = link::kNoPort);
   // To another folding thread, which offers it to its own protocol handlers. Takes over one reference. False: the way
   // there was full, and so was its backlog; the frame is dropped.
   bool hand_over(std::uint16_t thread, const link::Frame& frame) {

@@ -14,6 +14,8 @@ namespace netfold::switching {
 struct Settings {
   std::atomic<std::uint64_t> folding_ports{~std::uint64_t{0}};  // a bit each
   std::atomic<bool> adds_floats{false};                         // else int32; Netfold's own packets name their format
+  // Where the switch above is, of a switch of RoCE workers that is a leaf of a tree; link::kNoPort: it is not a leaf.
+  std::atomic<link::PortNumber> uplink{link::kNoPort};
 
   bool folds(link::PortNumber port) const {
     return (folding_ports.load(std::memory_order_relaxed) >> (port & 63) & 1) != 0;

@@ -21,11 +21,15 @@ def parser() -> argparse.ArgumentParser:
 
         Ports have numbers from 0, in the order of the --port options of `netfold switch --dpdk`. The switch forwards
         gradients that arrive at other ports like any frame. `netfold top` shows the ports and the registers AGG_MODE
-        and AGG_PORT_CFG.""",
+        and AGG_PORT_CFG.
+
+        For RoCE workers, switches form a tree: a switch with an uplink sends the sum of its workers there, and the
+        switch above adds up what all of them send.""",
         (
             "netfold configure --ports 0,1,2",
             "netfold configure --ports all --adds int",
             "netfold configure --job 9 --ports 0,1,2 --adds float",
+            "netfold configure --ports 0,1,2,3 --uplink 4",
         ),
     )
     made.add_argument(
@@ -33,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--adds", default="", help="element type for protocols whose frames do not state one: float or int"
+    )
+    made.add_argument(
+        "--uplink", default="", help="port that leads to the switch above, for RoCE workers: its number, or none"
     )
     made.add_argument(
         "--job",
@@ -49,9 +56,10 @@ def run(arguments: list[str]) -> None:
     """Send the change to the switch. Exits with 1 if no switch answers, with 2 if the switch rejects the change."""
     reader = parser()
     given = reader.parse_args(arguments)
-    wanted = {name: value for name, value in (("ports", given.ports), ("adds", given.adds)) if value}
+    named = (("ports", given.ports), ("adds", given.adds), ("uplink", given.uplink))
+    wanted = {name: value for name, value in named if value}
     if not wanted:
-        reader.error("give --ports, --adds, or both")
+        reader.error("give --ports, --adds, --uplink, or several of them")
     if given.job >= 0:
         wanted["job"] = str(given.job)
     status, said = _post(given.metrics, wanted)

@@ -279,7 +279,8 @@ def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:
         told = ", ".join(
             f"{name.removeprefix('flaw_').replace('_', ' ')} {port[name]:,}" for name in lost if port[name]
         )
-        state = ("" if port["up"] else "down", "yes" if port["folds"] else "no")
+        folds = "uplink" if port["uplink"] else "yes" if port["folds"] else "no"
+        state = ("" if port["up"] else "down", folds)
         ports.add_row(Text(f"{number} {port['name']}"), *state, *(f"{port[name]:,}" for name in PORT_COLUMNS), told)
     known = frames["addresses"]
     registers = Text(

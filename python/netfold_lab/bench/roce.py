@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ class RoceSettings:
     engine: str = "software"
     version: int = 1
     collective: str = ALL_REDUCE
+    leaves: int = 1
 
     @property
     def count(self) -> int:
@@ -74,14 +76,21 @@ class RoceSettings:
         if self.version not in (1, 2):
             raise UsageError(f"--version must be 1 or 2, not {self.version}")
         self._check_collective()
+        self._check_leaves()
         if not 0 <= self.loss < 0.5:
             raise UsageError(f"--loss must be a probability below 0.5, not {self.loss}")
+
+    def _check_leaves(self) -> None:
+        if self.leaves < 1 or self.workers % self.leaves:
+            raise UsageError(
+                f"--leaves must divide --workers, so that each switch has as many: not {self.leaves} for {self.workers}"
+            )
+        if self.leaves > 1 and (self.engine != "software" or self.collective != ALL_REDUCE):
+            raise UsageError("--leaves: a tree of switches has all-reduces only, and runs in software")
 
     def _check_collective(self) -> None:
         if self.collective not in COLLECTIVES:
             raise UsageError(f"--collective must be one of {', '.join(COLLECTIVES)}, not {self.collective}")
-        if self.collective != ALL_REDUCE and self.engine != "software":
-            raise UsageError(f"--engine {self.engine} has all-reduces only: leave out --collective")
         if self.has_parts and self.count % self.workers:
             whole = ELEMENT_BYTES * self.workers
             raise UsageError(
@@ -91,7 +100,7 @@ class RoceSettings:
 
 
 class Process:
-    """A worker or the switch in its namespace; it reads and writes lines."""
+    """A worker or a switch in its namespace; it reads and writes lines."""
 
     def __init__(self, kind: str, namespace: str, options: dict[str, Any], log: Path, timeout_s: float) -> None:
         module = [sys.executable, "-m", "netfold_lab.bench.workers.roce", kind, json_module.dumps(options)]
@@ -150,6 +159,9 @@ def expected_checksums(settings: RoceSettings) -> list[int]:
     world, part = settings.workers, settings.count // settings.workers
     count = part if settings.collective == ALL_GATHER else settings.count
     inputs = [elements(settings.seed, rank, count, dtype) for rank in range(world)]
+    if settings.leaves > 1:  # the sum of a leaf goes up as it is encoded
+        mates = world // settings.leaves
+        inputs = [netfold.fold(inputs[first : first + mates], settings.format) for first in range(0, world, mates)]
     if settings.collective == REDUCE_SCATTER:
         parts = [slice(rank * part, (rank + 1) * part) for rank in range(world)]
         results = [netfold.fold([each[one] for each in inputs], settings.format) for one in parts]
@@ -161,17 +173,29 @@ def expected_checksums(settings: RoceSettings) -> list[int]:
     return [zlib.crc32(np.ascontiguousarray(result).view(np.uint8).data) for result in results]
 
 
+def counters_of(switches: list[Process]) -> dict[str, int]:
+    """The counters of all switches together."""
+    sums: Counter[str] = Counter()
+    for switch in switches:
+        switch.tell("counters")
+        sums.update(switch.hear())
+    return dict(sums)
+
+
 @contextlib.contextmanager
 def switched(
     cables: Cables, engine: str, kind: str, options: list[dict[str, Any]], timeout_s: float, ports: Sequence[int] = ()
-) -> Iterator[tuple[Process, list[Process]]]:
-    """The switch and a process for each rank, which know each other. They end with the block; after an error they end
-    with the cables. Those of its `ports` fold; empty: all."""
+) -> Iterator[tuple[list[Process], list[Process]]]:
+    """The switches and a process for each rank, which know each other. They end with the block; after an error they end
+    with the cables. With `ports` only those fold, of the only switch."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        served = {"interfaces": cables.ports, "engine": engine, "ports": list(ports)}
-        switch = Process("switch", cables.fabric, served, folder / "switch.log", timeout_s)
-        switch.hear()
+        switches = []
+        for number, placed in enumerate(cables.switches()):
+            served = {**placed, "engine": engine, **({"ports": list(ports)} if ports else {})}
+            switches.append(Process("switch", cables.fabric, served, folder / f"switch{number}.log", timeout_s))
+        for switch in switches:
+            switch.hear()
         workers = [
             Process(kind, cables.worker(rank), one, folder / f"{rank}.log", timeout_s)
             for rank, one in enumerate(options)
@@ -181,16 +205,13 @@ def switched(
             worker.tell(cards)
         for worker in workers:
             worker.hear()
-        yield switch, workers
-        for group in (
-            workers,
-            [switch],
-        ):  # workers finish their operations in flight through the switch, so they end first
+        yield switches, workers
+        for group in (workers, switches):  # workers finish what is in flight through the switches, so they end first
             for process in group:
                 process.end()
             for process in group:
                 process.wait()
-        processes.end_children([process.child for process in (*workers, switch)])
+        processes.end_children([process.child for process in (*workers, *switches)])
 
 
 def options_of_ranks(settings: RoceSettings, pcap: Path | None) -> list[dict[str, Any]]:
@@ -216,8 +237,10 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
     times_s, wrong, answers = [], 0, []
     options = options_of_ranks(settings, pcap)
     with (
-        Cables(settings.workers, settings.rate_mbit_s, has_addresses=settings.version == 2) as cables,
-        switched(cables, settings.engine, "worker", options, settings.timeout_s + 10) as (switch, workers),
+        Cables(
+            settings.workers, settings.rate_mbit_s, has_addresses=settings.version == 2, leaves=settings.leaves
+        ) as cables,
+        switched(cables, settings.engine, "worker", options, settings.timeout_s + 10) as (switches, workers),
     ):
         for run in range(settings.repeat + 1):  # the first run is the warm-up
             for worker in workers:
@@ -227,14 +250,14 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
             if run > 0:
                 times_s.append(max(answer["time_s"] for answer in answers))
             tell(f"{settings.collective} {run}")
-        switch.tell("counters")
-        counts = {name: count for name, count in switch.hear().items() if count}
+        counts = {name: count for name, count in counters_of(switches).items() if count}
     return {
         "system": "netfold",
         "algorithm": "in-network",
         "protocol": "roce",
         "collective": settings.collective,
         "version": settings.version,
+        "leaves": settings.leaves,
         "engine": settings.engine,
         "format": settings.format,
         "size_bytes": settings.size_bytes,
@@ -284,15 +307,30 @@ def register(app: typer.Typer) -> None:
         collective: Annotated[
             str, typer.Option(help="all-reduce, reduce-scatter, all-gather or broadcast.")
         ] = default.collective,
+        leaves: Annotated[
+            int, typer.Option(help="Switches below another one, with as many workers each; 1: one switch.")
+        ] = default.leaves,
         pcap: Annotated[Path | None, output("Write rank 0's frames to this file, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """A collective of RoCE endpoints through a switch that folds their frames. Check every bit of its results.
 
-        Endpoints are processes with packet sockets in network namespaces; so is the switch. Needs root.
+        Endpoints are processes with packet sockets in network namespaces; so is each switch. Needs root.
         """
         settings = RoceSettings(
-            workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine, version, collective
+            workers,
+            size_bytes,
+            wire,
+            loss,
+            rate_mbit_s,
+            window,
+            repeat,
+            seed,
+            timeout_s,
+            engine,
+            version,
+            collective,
+            leaves,
         )
         with sentences():
             settings.check()

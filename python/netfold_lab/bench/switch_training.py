@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netfold_lab.bench.roce import switched
+from netfold_lab.bench.roce import counters_of, switched
 from netfold_lab.lab import names
 from netfold_lab.lab.cables import Cables
 
@@ -24,13 +24,12 @@ def train(
     each = [{**options, "rank": rank} for rank in range(world)]
     with (
         Cables(world, has_addresses=version == 2) as cables,
-        switched(cables, engine, "trainer", each, TIMEOUT_S) as (switch, ranks),
+        switched(cables, engine, "trainer", each, TIMEOUT_S) as (switches, ranks),
     ):
         for rank in ranks:
             rank.tell("go")
         said = [rank.hear() for rank in ranks]
-        switch.tell("counters")
-        counts = switch.hear()
+        counts = counters_of(switches)
     return said, counts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
+from typing import Any
 
 from netfold_lab.lab import names, netns, processes, shaping
 from netfold_lab.lab.spec import LabSpec
@@ -12,14 +13,17 @@ from netfold_lab.lab.spec import LabSpec
 
 class Cables:
     """The namespaces of `workers` workers and of the switch between them. At the end they are removed with all
-    processes in them."""
+    processes in them. With several `leaves` that namespace is for a tree of switches: as many below another one."""
 
-    def __init__(self, workers: int, rate_mbit_s: float = 0, mtu: int = 1500, has_addresses: bool = False) -> None:
+    def __init__(
+        self, workers: int, rate_mbit_s: float = 0, mtu: int = 1500, has_addresses: bool = False, leaves: int = 1
+    ) -> None:
         self._spec = LabSpec(workers=workers, rate_mbit_s=rate_mbit_s, mtu=mtu)
         self._has_addresses = has_addresses
         self.lab_id = names.new_lab_id()
         self.fabric = names.fabric(self.lab_id)
         self.ports = [f"p{rank}" for rank in range(workers)]
+        self._leaves = leaves if leaves > 1 else 0
 
     def worker(self, rank: int) -> str:
         """The namespace of a worker; its link is names.INTERFACE."""
@@ -28,6 +32,25 @@ class Cables:
     def address(self, rank: int) -> str:
         """The IPv4 address of a worker, in one network of all."""
         return f"10.77.0.{rank + 1}"
+
+    def switches(self) -> list[dict[str, Any]]:
+        """The switches: `interfaces`, by their number, `ports` of those that fold, and the number of a leaf's `uplink`.
+        All ranks of a leaf follow each other."""
+        if not self._leaves:
+            return [{"interfaces": self.ports, "ports": list(range(len(self.ports)))}]
+        mates = len(self.ports) // self._leaves
+        leaves = [
+            {
+                "interfaces": [*self.ports[leaf * mates : (leaf + 1) * mates], f"up{leaf}"],
+                "ports": list(range(mates)),
+                "uplink": mates,
+            }
+            for leaf in range(self._leaves)
+        ]
+        return [
+            *leaves,
+            {"interfaces": [f"leaf{leaf}" for leaf in range(self._leaves)], "ports": [*range(self._leaves)]},
+        ]
 
     def namespaces(self) -> list[str]:
         """All namespaces."""
@@ -48,6 +71,9 @@ class Cables:
             for name in self.namespaces():
                 # The kernel's own IPv6 frames would disturb the counters.
                 netns.configure(name, {"net/ipv6/conf/default/disable_ipv6": "1"})
+            for leaf in range(self._leaves):
+                ends = (self.fabric, f"up{leaf}"), (self.fabric, f"leaf{leaf}")
+                shaping.connect(sockets, *ends, self._spec, self._spec.rate_mbit_s)
             for rank, port in enumerate(self.ports):
                 far = (self.worker(rank), names.INTERFACE)
                 shaping.connect(sockets, (self.fabric, port), far, self._spec, self._spec.rate_mbit_s)

@@ -29,6 +29,7 @@ RoceHandler::RoceHandler(roce::Version version, const AggregationSettings& setti
 
 HandlerVerdict RoceHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   if (!recognises(frame)) return HandlerVerdict::kNotMine;
+  if (frame.ether_type == roce::kNoticeEtherType) return on_notice(frame, outbox);
   const RoceVerdict verdict = judge(frame, outbox);
   verdicts_[static_cast<std::size_t>(verdict)].add(1);
   switch (verdict) {
@@ -42,6 +43,10 @@ HandlerVerdict RoceHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
 
 std::uint16_t RoceHandler::thread_of(const ParsedFrame& frame, std::uint16_t threads) const {
   if (threads == 1) return 0;
+  if (frame.ether_type == roce::kNoticeEtherType) {
+    const auto notice = roce::parse_notice(frame.content());
+    return notice ? static_cast<std::uint16_t>(notice->job % threads) : kAnyThread;
+  }
   roce::Packet packet;
   if (roce::parse(frame.content(), packet, version_) != roce::ParseError::kNone) return kAnyThread;
   const RoceOwners::Connection connection{frame.frame.port, frame.to.number, packet.header.queue_pair};
@@ -76,16 +81,15 @@ RoceVerdict RoceHandler::judge(const ParsedFrame& parsed, Outbox& outbox) {
       if (error == roce::AggregationError::kForeign) return RoceVerdict::kForwarded;
       if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
       if (error != roce::AggregationError::kNone) return RoceVerdict::kBadHeader;
-      if (header.way != roce::Way::kToAll && !options_.takes_one_way) return RoceVerdict::kBadHeader;
       return on_first(frame, header, outbox);
     }
     case roce::Opcode::kWriteMiddle:
     case roce::Opcode::kWriteLast:
     case roce::Opcode::kWriteLastImmediate: {
       RoceJob* const job = job_of_connection(frame);
-      if (job == nullptr) return RoceVerdict::kForwarded;
+      if (job == nullptr) return is_whole_sum(frame) ? RoceVerdict::kPsn : RoceVerdict::kForwarded;
       if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
-      if (held_frames() >= options_.held_frames_max) return RoceVerdict::kNoRoom;
+      if (!has_room_for(*job, frame)) return RoceVerdict::kNoRoom;
       return job->on_later(frame, folder_, outbox);
     }
     default: return RoceVerdict::kForwarded;
@@ -95,8 +99,9 @@ RoceVerdict RoceHandler::judge(const ParsedFrame& parsed, Outbox& outbox) {
 RoceVerdict RoceHandler::on_first(const RoceFrame& frame, const roce::AggregationHeader& header, Outbox& outbox) {
   RoceJob* job = job_named(header.job);
   if (job == nullptr || is_newer(header.epoch, job->epoch())) {
-    const AggregationConfig config = settings_.of(header.job, outbox.ports());
+    AggregationConfig config = settings_.of(header.job, outbox.ports());
     if (!config.has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
+    if (header.workers == config.workers()) config.uplink = link::kNoPort;  // all of them are here
     if (job != nullptr) {
       forget(*job, outbox);
     } else if (jobs_.size() >= options_.jobs_max) {
@@ -106,14 +111,39 @@ RoceVerdict RoceHandler::on_first(const RoceFrame& frame, const roce::Aggregatio
     job = jobs_.back().get();
     epochs_.add(1);
   }
-  if (!job->config().has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
+  if (!job->takes_from(frame.frame.frame.port)) return RoceVerdict::kForwarded;
   if (header.epoch != job->epoch()) return RoceVerdict::kStaleEpoch;
-  if (held_frames() >= options_.held_frames_max) return RoceVerdict::kNoRoom;
+  if (!has_room_for(*job, frame)) return RoceVerdict::kNoRoom;
   if (is_of_another(*job, frame, outbox.time())) return RoceVerdict::kSpoofed;
   const std::uint64_t restarts = job->restarts();
   const RoceVerdict verdict = job->on_first(frame, header, folder_, outbox);
   restarts_.add(job->restarts() - restarts);
   return verdict;
+}
+
+// A sum from above takes no room: it makes some.
+bool RoceHandler::has_room_for(const RoceJob& job, const RoceFrame& frame) const {
+  return held_frames() < options_.held_frames_max || job.is_uplink(frame.frame.frame.port);
+}
+
+// One from the switch above, of a connection whose first packet was lost on its way. Its worker must not get it before
+// this leaf has it, for all its ranks: that worker would acknowledge it, and it would not come again.
+bool RoceHandler::is_whole_sum(const RoceFrame& frame) const {
+  return roce::is_marked_as_sum(frame.packet.header) &&
+         std::ranges::any_of(jobs_, [&](const auto& job) { return job->is_uplink(frame.frame.frame.port); });
+}
+
+// From the switch above. All other notices are on their way to a worker, and are forwarded.
+HandlerVerdict RoceHandler::on_notice(const ParsedFrame& frame, Outbox& outbox) {
+  const auto notice = roce::parse_notice(frame.content());
+  if (!notice) return HandlerVerdict::kNotMine;
+  const RoceJob* const job = job_named(notice->job);
+  if (job == nullptr || job->epoch() != notice->epoch || !job->is_uplink(frame.frame.port)) {
+    return HandlerVerdict::kNotMine;
+  }
+  job->pass_on(*notice, outbox);
+  outbox.pool().release({&frame.frame.buffer, 1});
+  return HandlerVerdict::kTaken;
 }
 
 // A connection is one job's. It becomes another's only when the first job has shown no sign of life for a while.

@@ -11,6 +11,8 @@
 //   | Write Middle, Last (with Imm)|                    | that of a job    | folded                                   |
 //   | Write Middle, Last (with Imm)|                    | another          | forwarded                                |
 //
+// A leaf of a tree of switches also folds what comes from the switch above (roce_job.h).
+//
 // Beyond the paper: jobs and epochs are told apart by the header, lost and doubled packets by message number; ICRCs are
 // checked; contributions of workers that went away are released after a time, and every drop has a reason.
 #pragma once
@@ -35,7 +37,6 @@ struct RoceOptions {
   std::size_t held_frames_max = 16384;   // contributions that wait, of all jobs; the pool must hold more
   Nanoseconds age_max = 10 * kSecond;    // a contribution that has waited so long is released
   Nanoseconds idle_max = 120 * kSecond;  // a job that sends nothing for so long is forgotten
-  bool takes_one_way = true;             // false: one-way messages are dropped, as the hardware switch does
 };
 
 class RoceHandler final : public ProtocolHandler {
@@ -47,6 +48,7 @@ class RoceHandler final : public ProtocolHandler {
   HandlerVerdict offer(const ParsedFrame& frame, Outbox& outbox) override;
   void on_time(Nanoseconds now, Outbox& outbox) override;
   bool recognises(const ParsedFrame& frame) const override {
+    if (frame.ether_type == wire::roce::kNoticeEtherType) return true;
     if (version_ == wire::roce::Version::kV1) return frame.ether_type == kRoceType;
     return frame.has_udp && frame.udp.to == wire::roce::kUdpPort;
   }
@@ -61,6 +63,9 @@ class RoceHandler final : public ProtocolHandler {
 
  private:
   RoceVerdict judge(const ParsedFrame& frame, Outbox& outbox);
+  HandlerVerdict on_notice(const ParsedFrame& frame, Outbox& outbox);
+  bool is_whole_sum(const RoceFrame& frame) const;
+  bool has_room_for(const RoceJob& job, const RoceFrame& frame) const;
   RoceVerdict on_first(const RoceFrame& frame, const wire::roce::AggregationHeader& header, Outbox& outbox);
   bool is_of_another(const RoceJob& job, const RoceFrame& frame, Nanoseconds now);
   RoceJob* job_of_connection(const RoceFrame& frame);

@@ -79,6 +79,8 @@ def serve_switch(options: dict[str, Any]) -> None:
     interfaces = options["interfaces"]
     folds = native.simulated_switch(len(interfaces)) if options.get("engine") == "rtl" else _core
     switch = folds.FrameSwitch(interfaces, ports=options.get("ports", []), is_float=True)
+    if "uplink" in options:
+        switch.configure(options["ports"], uplink=options["uplink"])
     say("folding")
     for _ in sys.stdin:
         say(switch.counts())
