@@ -40,7 +40,7 @@ def _silent(_: str) -> None:
     [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp16", 1), ("fp32", 2), ("bfp", 2), ("fp16", 2), ("bf16", 2)],
 )
 def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, wire: str, version: int) -> None:
-    found = switch_bench.mixtures(built, 8, 300, 1, wire, version)
+    found = switch_bench.mixtures(built, 12, 300, 1, wire, version)
     assert found["differences"] == 0, (found["seeds"], found["examples"], found["verdicts"])
     wanted = ["kept", "folded", "answered", "waiting", "icrc", "header", "order", "psn", "spoofed", "busy"]
     for verdict in [*wanted, *(["rank"] if version == 2 else [])]:
@@ -55,6 +55,17 @@ def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShap
     found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire not in ("int32", "bfp"), 1, version)
     assert (found["differences"], found["underruns"]) == (0, 0), found["examples"]
     assert found["sums"] >= 2 * MESSAGE * built.ports
+
+
+@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("bfp", 1), ("bf16", 1), ("int32", 2), ("bfp", 2)])
+def test_one_way_messages_at_line_rate_have_the_software_s_bits(
+    built: simulation.SwitchShape, wire: str, version: int
+) -> None:
+    options = [f"--format={wire}", f"--version={version}", "--one-way", "--messages=8", "--plain-every=7", "--wild"]
+    found = simulation.run(built, "scene", *options, f"--repeat-every={switch_bench.REPEAT_EVERY}")
+    assert (found["differences"], found["underruns"], found["sums_lost"]) == (0, 0, 0), found["comparison"]["examples"]
+    assert found["comparison"]["sums"] >= 8 * MESSAGE * built.ports
+    assert not {"room", "shape", "header", "mismatch"} & set(found["verdicts"]), found["verdicts"]
 
 
 @pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("fp16", 1), ("fp32", 2), ("bf16", 2)])
@@ -125,6 +136,20 @@ def test_it_stands_between_interfaces(built: simulation.SwitchShape, version: in
     assert entry["ranks_with_wrong_bits"] == 0
     assert entry["switch_counters"]["roce_folded"] >= 2 * 128
     assert entry["switch_counters"]["cycles_per_s"] > 0
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.parametrize(
+    ("collective", "version"), [("reduce-scatter", 2), ("reduce-scatter", 1), ("all-gather", 2), ("broadcast", 1)]
+)
+def test_collectives_pass_it_one_way(built: simulation.SwitchShape, collective: str, version: int) -> None:
+    options: dict[str, Any] = {"workers": 4, "size_bytes": 1 << 17, "loss": 0.01, "window": 16, "repeat": 1}
+    entry = roce.measure(roce.RoceSettings(**options, engine="rtl", version=version, collective=collective), _silent)
+    assert entry["ranks_with_wrong_bits"] == 0
+    counted = entry["switch_counters"]
+    assert counted["roce_folded"] >= 2 * 128
+    assert not {"roce_drop_header", "roce_drop_shape", "roce_drop_mismatch"} & set(counted), counted
 
 
 def test_parts_add_up_to_the_switch() -> None:

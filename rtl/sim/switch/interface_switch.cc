@@ -9,6 +9,7 @@
 
 #include "netfold_switch.h"
 #include "switch/protocols/roce/roce_job.h"
+#include "switch/verdicts.h"
 
 namespace netfold::rtl {
 namespace {
@@ -135,7 +136,7 @@ void InterfaceSwitch::configure(bool is_float, std::uint32_t folding_ports) {
 std::vector<std::pair<std::string, double>> InterfaceSwitch::counts() {
   const auto lock = hold();
   std::vector<std::pair<std::string, double>> all;
-  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(switching::RoceVerdict::kCount); ++number) {
+  for (std::uint32_t number = 0; number < kCountedVerdicts; ++number) {
     const auto verdict = static_cast<switching::RoceVerdict>(number);
     std::uint64_t count = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {

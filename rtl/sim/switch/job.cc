@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 
 #include "base/prng.h"
@@ -112,26 +113,38 @@ void Job::fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::s
   }
 }
 
-std::vector<std::byte> Job::payload(unsigned rank, std::uint32_t message, std::uint32_t index) const {
-  std::vector<std::byte> bytes(index + 1 == options_.packets ? options_.last_bytes : roce::kPathMtu);
-  if (index == 0 && options_.is_folded) {
-    roce::AggregationHeader header;
-    header.format = options_.names_format ? options_.format.format : numbers::Format::kNone;
-    if (options_.version == roce::Version::kV2 && options_.says_workers) {
-      header.workers = static_cast<std::uint8_t>(world());
-    }
-    header.job = options_.job;
-    header.epoch = options_.epoch;
-    header.rank = static_cast<std::uint16_t>(rank);
-    if (header.format == numbers::Format::kBfp) {
-      header.block = options_.format.bfp.block;
-      header.mantissa = options_.format.bfp.mantissa;
-    }
-    header.message = message;
-    header.length_bytes = gradient_bytes();
-    std::ranges::copy(roce::emit(header), bytes.begin());
+roce::AggregationHeader Job::aggregation_header(unsigned rank, std::uint32_t message) const {
+  roce::AggregationHeader header;
+  header.format = options_.names_format ? options_.format.format : numbers::Format::kNone;
+  if (options_.version == roce::Version::kV2 && options_.says_workers) {
+    header.workers = static_cast<std::uint8_t>(world());
   }
-  fill(rank, message, index, std::span(bytes).subspan(index == 0 ? roce::kAggregationBytes : 0));
+  header.job = options_.job;
+  header.epoch = options_.epoch;
+  header.rank = static_cast<std::uint16_t>(rank);
+  if (options_.has_one_way) {
+    Prng prng(options_.seed ^ message);
+    constexpr roce::Way kWays[] = {roce::Way::kToAll, roce::Way::kToOwner, roce::Way::kFromGiver};
+    header.way = kWays[prng.below(std::size(kWays))];
+    if (header.way != roce::Way::kToAll) header.other = static_cast<std::uint8_t>(prng.below(world()));
+  }
+  if (header.format == numbers::Format::kBfp) {
+    header.block = options_.format.bfp.block;
+    header.mantissa = options_.format.bfp.mantissa;
+  }
+  header.message = message;
+  header.length_bytes = gradient_bytes();
+  return header;
+}
+
+std::vector<std::byte> Job::payload(unsigned rank, std::uint32_t message, std::uint32_t index) const {
+  const roce::AggregationHeader aggregation = aggregation_header(rank, message);
+  const bool is_full = !options_.is_folded || aggregation.is_full_from(rank);
+  const std::size_t own_bytes = index == 0 ? roce::kAggregationBytes : 0;
+  const std::size_t full_bytes = index + 1 == options_.packets ? options_.last_bytes : roce::kPathMtu;
+  std::vector<std::byte> bytes(is_full ? full_bytes : own_bytes + roce::kShortBytes);
+  if (index == 0 && options_.is_folded) std::ranges::copy(roce::emit(aggregation), bytes.begin());
+  if (is_full) fill(rank, message, index, std::span(bytes).subspan(own_bytes));
   return bytes;
 }
 

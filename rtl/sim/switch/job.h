@@ -21,6 +21,7 @@ struct JobOptions {
   bool says_workers = true;  // v2: the aggregation header has the number of workers, not 0
   bool is_folded = true;     // else the same frames without an aggregation header: plain writes
   bool has_tag = false;      // a VLAN tag
+  bool has_one_way = false;  // two messages of three go to one rank, or come from one
   bool is_wild = false;      // numbers of any bits: infinities, NaNs, subnormals
   std::uint32_t first_psn = 0;
   std::uint32_t packets = wire::roce::kMessagePackets;  // of a message
@@ -59,6 +60,7 @@ class Job {
   void restart(unsigned rank);
 
  private:
+  wire::roce::AggregationHeader aggregation_header(unsigned rank, std::uint32_t message) const;
   std::vector<std::byte> payload(unsigned rank, std::uint32_t message, std::uint32_t index) const;
   void fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::span<std::byte> out) const;
   wire::roce::Header header_between(unsigned from, unsigned to) const;

@@ -27,6 +27,7 @@ void add_version(CLI::App& app, unsigned& version, const char* help) {
 void add_job(CLI::App& app, JobOptions& job, std::string& format, unsigned& version) {
   add_version(app, version, "of RoCE: 1, or 2 over IPv4 and UDP");
   app.add_option("--format", format, kFormats)->check(CLI::IsMember({"fp32", "int32", "bfp", "fp16", "bf16"}));
+  app.add_flag("--one-way", job.has_one_way, "some messages go to one rank, or come from one");
   app.add_flag("--wild", job.is_wild, "numbers of any bits");
   app.add_option("--first-psn", job.first_psn, "of the first connection");
   app.add_option("--packets", job.packets, "of a message")->check(CLI::Range(2, 128));

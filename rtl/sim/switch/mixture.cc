@@ -115,6 +115,7 @@ JobOptions Mixture::random_job() {
   if (options_.format) job.format.format = *options_.format;
   const bool is_default = job.format.format == numbers::Format::kFp32 || job.format.format == numbers::Format::kInt32;
   job.names_format = !is_default || prng_.chance(0.5);
+  job.has_one_way = prng_.chance(0.5);
   job.is_wild = prng_.chance(0.3);
   job.has_tag = prng_.chance(0.15);
   job.first_psn = prng_.chance(0.5) ? static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask

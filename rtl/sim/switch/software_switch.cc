@@ -3,18 +3,9 @@
 #include <stdexcept>
 
 namespace netfold::rtl {
-namespace {
-
-// The hardware has no one-way messages yet.
-switching::RoceOptions as_the_hardware(switching::RoceOptions options) {
-  options.takes_one_way = false;
-  return options;
-}
-
-}  // namespace
 
 SoftwareSwitch::SoftwareSwitch(unsigned ports, switching::RoceOptions options)
-    : switch_(static_cast<link::PortNumber>(ports), {.roce = as_the_hardware(options)}) {}
+    : switch_(static_cast<link::PortNumber>(ports), {.roce = options}) {}
 
 switching::MemorySwitch::Sent SoftwareSwitch::offer(unsigned port, const Bytes& frame, Ticks now) {
   return switch_.offer(static_cast<link::PortNumber>(port), frame,

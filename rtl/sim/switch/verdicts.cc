@@ -3,19 +3,12 @@
 #include <bit>
 #include <string>
 
-#include "netfold_switch.h"
-
 namespace netfold::rtl {
-namespace {
-
-constexpr auto kVerdicts = static_cast<std::uint32_t>(switching::RoceVerdict::kCount);
-
-}  // namespace
 
 nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software) {
   nlohmann::json all = nlohmann::json::object();
   // Forwarded frames are left out: the software counts all RoCE frames that it does not fold, the hardware all frames.
-  for (std::uint32_t number = 1; number < kVerdicts; ++number) {
+  for (std::uint32_t number = 1; number < kCountedVerdicts; ++number) {
     const auto verdict = static_cast<switching::RoceVerdict>(number);
     std::uint64_t hardware = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {

@@ -3,10 +3,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "netfold_switch.h"
 #include "switch/software_switch.h"
 #include "switch/switch_device.h"
 
 namespace netfold::rtl {
+
+// So many verdicts have a counter in the hardware. The software has one more: in a tree a switch stands above it.
+constexpr std::uint32_t kCountedVerdicts = (NETFOLD_SWITCH_DROP_ROOM - NETFOLD_SWITCH_ROCE_FORWARDED) / 4 + 1;
+static_assert(kCountedVerdicts == static_cast<std::uint32_t>(switching::RoceVerdict::kNotSummed) &&
+              kCountedVerdicts + 1 == static_cast<std::uint32_t>(switching::RoceVerdict::kCount));
 
 // For each verdict's name: [hardware, software], if one of them is not 0.
 nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software);

@@ -14,6 +14,7 @@ module aggregation_connection
   input  logic         bind_i,        // to what `info_i` says
   input  logic         open_i,        // ... whose message is the next
   input  logic         reopen_i,      // ... whose message has a column
+  input  shorts_t      shorts_i,      // of that message
 
   output connection_t  connection_o,
   output logic [15:0]  rank_o,
@@ -28,16 +29,18 @@ module aggregation_connection
   // Of a place's column.
   input  logic [1:0]   column_i,
   output logic [31:0]  message_o,
-  output shape_t       shape_o
+  output shape_t       shape_o,
+  output shorts_t      shorts_o
 );
 
   logic             is_bound_q, is_v2_q, is_fresh_q;
   addresses_t       addresses_q;
   logic [255:0]     gids_q;
   logic [23:0]      queue_pair_q;
-  logic [15:0]      rank_q;
+  logic [RankBits-1:0] rank_q;
   logic [31:0]      next_q;     // message
   shape_t [3:0]     shapes_q;
+  shorts_t [3:0]    shorts_q;
   logic [3:0][24:0] bases;
   logic [3:0]       is_base;    // the sequence number is the column's base
   logic [1:0]       column;     // of the Write First
@@ -50,11 +53,13 @@ module aggregation_connection
 
   assign column       = info_i.aggregation.message[1:0];
   assign shape        = shape_of(info_i.aggregation.length_bytes, info_i.aggregation.format[2:0],
-                                 info_i.aggregation.flags[7:WorkersShift], info_i.aggregation.flags[0]);
+                                 info_i.aggregation.flags[7:WorkersShift], info_i.aggregation.flags[0],
+                                 way_of(info_i.aggregation.flags[OneWayBit], info_i.aggregation.rank[15],
+                                        info_i.aggregation.rank[8 +: RankBits]));
   assign matches_o    = is_bound_q && queue_pair_q == info_i.queue_pair && addresses_q.to == info_i.addresses.to &&
                         is_v2_q == info_i.is_v2;
   assign is_same_o    = addresses_q.from == info_i.addresses.from && gids_q == info_i.gids;
-  assign rank_o       = rank_q;
+  assign rank_o       = 16'(rank_q);
   assign connection_o = '{is_bound: is_bound_q, is_v2: is_v2_q, queue_pair: queue_pair_q, to: addresses_q.to};
 
   // A worker may open the next message, or send any of its last four again. Of those none has a number above the next
@@ -62,7 +67,8 @@ module aggregation_connection
   assign behind = next_q - info_i.aggregation.message;
   always_comb begin
     facts_o                = '0;
-    facts_o.has_other_rank = is_bound_q && rank_q != info_i.aggregation.rank;
+    // A rank of more bits is wrong in any case.
+    facts_o.has_other_rank = is_bound_q && rank_q != info_i.aggregation.rank[RankBits-1:0];
     facts_o.is_spoofed     = matches_o && !is_same_o;
     facts_o.is_next        = behind == '0;
     if (behind[31] || behind == '0) begin
@@ -109,6 +115,7 @@ module aggregation_connection
   // The newest message of the column: one of the last four.
   assign message_o = {next_q[31:2] - 30'(column_i >= next_q[1:0]), column_i};
   assign shape_o   = shapes_q[column_i];
+  assign shorts_o  = shorts_q[column_i];
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -133,9 +140,12 @@ module aggregation_connection
       gids_q       <= info_i.gids;
       is_v2_q      <= info_i.is_v2;
       queue_pair_q <= info_i.queue_pair;
-      rank_q       <= info_i.aggregation.rank;
+      rank_q       <= info_i.aggregation.rank[RankBits-1:0];
     end
-    if (open_i) shapes_q[column] <= shape;
+    if (open_i) begin
+      shapes_q[column] <= shape;
+      shorts_q[column] <= shorts_i;
+    end
   end
 
 endmodule

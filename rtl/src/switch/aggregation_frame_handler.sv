@@ -49,6 +49,7 @@ module aggregation_frame_handler
   input  logic                          table_binds_i,
   input  logic                          table_differs_i,
   input  logic                          table_miscounts_i,
+  input  logic                          table_shortens_i,
   input  logic [15:0]                   table_told_i,
   input  logic [Jobs-1:0][15:0]         number_i,
   input  logic [Jobs-1:0][15:0]         epoch_i,
@@ -92,6 +93,7 @@ module aggregation_frame_handler
 
   localparam int unsigned JobBits   = Jobs > 1 ? $clog2(Jobs) : 1;
   localparam logic [31:0] LengthMin = 32'd1004;
+  localparam logic [10:0] LongFirst = 11'd1024, ShortFirst = 11'(4 * OwnWords + ShortBytes);
   localparam logic [31:0] LengthMax = 32'(4 * (MessagePackets * PacketWords - OwnWords));
 
   typedef enum logic [2:0] {Idle, Look, Table, Ask, Copy} state_e;
@@ -105,6 +107,7 @@ module aggregation_frame_handler
   first_facts_t [Jobs-1:0]   facts;
   logic [Jobs-1:0][31:0]     message;
   shape_t [Jobs-1:0]         shape;
+  shorts_t [Jobs-1:0]        shorts;
   logic [1:0]                column;
   logic                      is_mine_q, is_same_q, is_found_q, is_ahead_q, is_right_header_q, is_right_icrc_q;
   logic                      is_early_q;    // the frame is not whole yet
@@ -121,6 +124,9 @@ module aggregation_frame_handler
   logic                      is_right_header;
   verdict_e                  verdict;
   shape_t                    shape_here;
+  way_t                      way_of_first;
+  shorts_t                   shorts_of_first, shorts_q;
+  logic                      has_blocks_q;  // of bfp
   logic [8:0]                last_q;        // word of the payload
   logic                      has_whole_words_q, is_right_shape;
   logic                      asks_q;        // the processor, in Ask; else the shape is wrong
@@ -144,6 +150,7 @@ module aggregation_frame_handler
       .bind_i      (is_judged && table_binds_i),
       .open_i      (is_judged && table_verdict_i == VerdictKept && facts[job].is_next),
       .reopen_i    (is_judged && table_verdict_i == VerdictKept && !facts[job].is_next),
+      .shorts_i    (shorts_of_first),
       .connection_o(connections_o[job]),
       .rank_o      (rank[job]),
       .matches_o   (is_mine[job]),
@@ -154,7 +161,8 @@ module aggregation_frame_handler
       .place_o     (place[job]),
       .column_i    (column),
       .message_o   (message[job]),
-      .shape_o     (shape[job])
+      .shape_o     (shape[job]),
+      .shorts_o    (shorts[job])
     );
 
     // Any write over a connection shows that its job is alive. Writes with other addresses are ignored. Before the job
@@ -170,8 +178,8 @@ module aggregation_frame_handler
 
   // --- Idle: what needs no more than the frame and the connections ---
   always_comb begin
-    is_right_header = (info_i.is_v2 ? (info_i.aggregation.flags & FlagsUnused) == '0
-                                    : (info_i.aggregation.flags & ~(FlagEndsTensor | FlagSummed)) == '0) &&
+    is_right_header = (info_i.is_v2 || info_i.aggregation.flags[7:WorkersShift] == '0) &&
+                      (!way_of_first.is_one_way || info_i.aggregation.rank[14:13] == '0) &&
                       info_i.aggregation.length_bytes > LengthMin && info_i.aggregation.length_bytes <= LengthMax &&
                       info_i.aggregation.length_bytes[1:0] == '0;
     unique case (info_i.aggregation.format)
@@ -187,6 +195,12 @@ module aggregation_frame_handler
       default: is_right_header = 1'b0;
     endcase
   end
+
+  assign way_of_first           = way_of(info_i.aggregation.flags[OneWayBit], info_i.aggregation.rank[15],
+                                         info_i.aggregation.rank[8 +: RankBits]);
+  assign shorts_of_first.comes  = way_of_first.gives &&
+                                  info_i.aggregation.rank[7:0] != 8'(info_i.aggregation.rank[12:8]);
+  assign shorts_of_first.leaves = table_shortens_i;
 
   always_comb begin
     job_d = '0;
@@ -217,16 +231,18 @@ module aggregation_frame_handler
   assign column            = place_q[8:7];
   assign packet_of_message = place_q[6:0];
   logic unused_end;
-  assign unused_end = ^{shape_here.ends_tensor, shape_here.says_workers};
+  assign unused_end = ^{shape_here.ends_tensor, shape_here.says_workers, shape_here.way, way_of_first.other};
 
   assign shape_here        = shape[job_q[JobBits-1:0]];
   assign is_right_shape    = has_whole_words_q &&
-                             is_shaped(last_q, info_i.opcode, shape_here.last_word, packet_of_message);
+                             is_shaped(last_q, info_i.opcode, shape_here.last_word, packet_of_message,
+                                       shorts[job_q[JobBits-1:0]].comes);
 
   // The Job Table looks at the facts a cycle after it has named the job.
   always_ff @(posedge clk_i) begin
     facts_o          <= facts[table_job_i[JobBits-1:0]];
-    facts_o.is_bad   <= info_i.payload_bytes != 11'd1024 || info_i.aggregation.flags[1] ||
+    facts_o.is_bad   <= info_i.payload_bytes != (shorts_of_first.comes ? ShortFirst : LongFirst) ||
+                        info_i.aggregation.flags[1] ||
                         info_i.reth_length != info_i.aggregation.length_bytes + 32'd20;
     facts_o.is_taken <= 1'b0;
     was_taken_q      <= facts_o.is_taken;
@@ -236,7 +252,9 @@ module aggregation_frame_handler
   end
   assign table_valid_o = state_q == Table;
 
-  function automatic fold_e fold_of(logic [2:0] format, logic is_float);
+  // The giver's bytes are taken for integers, to which nothing is added.
+  function automatic fold_e fold_of(logic [2:0] format, logic is_float, logic gives);
+    if (gives) return FoldInt32;
     if (format == FormatBfp[2:0]) return FoldBfp;
     if (HasHalf && format == FormatFp16[2:0]) return FoldFp16;
     if (HasHalf && format == FormatBf16[2:0]) return FoldBf16;
@@ -252,14 +270,15 @@ module aggregation_frame_handler
       packet_d.place   = {info_i.aggregation.message[1:0], 7'd0};
       packet_d.message = info_i.aggregation.message;
       packet_d.last_word = 8'(PacketWords - OwnWords - 1);
-      packet_d.how     = fold_of(info_i.aggregation.format[2:0], is_float_i[table_job_i[JobBits-1:0]]);
+      packet_d.how     = fold_of(info_i.aggregation.format[2:0], is_float_i[table_job_i[JobBits-1:0]],
+                                   way_of_first.gives);
     end else begin
       packet_d.job     = job_q;
       packet_d.generation = generation_q;
       packet_d.place   = place_q;
       packet_d.message = message[job_q[JobBits-1:0]];
       packet_d.last_word = last_word_of(shape_here.last_word, packet_of_message);
-      packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]]);
+      packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]], shape_here.way.gives);
     end
   end
 
@@ -269,11 +288,11 @@ module aggregation_frame_handler
   assign judge_valid_o = asks_q || (state_q == Idle && is_copied_q && info_valid_i);
   assign judge_o       = packet_q;
   assign judge_early_o = is_early_q;
-  assign judge_bad_o   = is_copied_q ? !is_right_q : packet_q.how == FoldBfp && info_i.has_bad_block;
+  assign judge_bad_o   = is_copied_q ? !is_right_q : has_blocks_q && info_i.has_bad_block;
 
   // Blocks are folded in another order than they come. Of a shorter frame too little has come.
   assign is_worth      = !info_i.is_first && is_mine_q && is_same_q && is_found_q && info_i.payload_bytes[10:9] != '0 &&
-                         packet_d.how != FoldBfp;
+                         shape_here.format != FormatBfp[2:0];
 
   always_comb begin
     next    = state_q;
@@ -373,6 +392,14 @@ module aggregation_frame_handler
 
   always_ff @(posedge clk_i) begin
     if (state_q == Look || state_q == Table) packet_q <= packet_d;
+    if (state_q == Look) begin
+      shorts_q     <= shorts[job_q[JobBits-1:0]];
+      has_blocks_q <= shape_here.format == FormatBfp[2:0];
+    end
+    if (state_q == Table) begin
+      shorts_q     <= shorts_of_first;
+      has_blocks_q <= info_i.aggregation.format[2:0] == FormatBfp[2:0];
+    end
   end
 
   // --- Notices: at once; but the longest silent rank is known a cycle after the processor's answer, when the packet still
@@ -411,6 +438,7 @@ module aggregation_frame_handler
 
   // --- Copy ---
   always_comb begin
+    meta.is_short   = shorts_q.leaves;
     meta.kind       = kind_of(info_i.opcode);
     meta.is_v2      = info_i.is_v2;
     meta.has_tag    = info_i.has_tag;
@@ -434,6 +462,7 @@ module aggregation_frame_handler
     .slot_i           (repeat_slot_i),
     .meta_i           (meta),
     .last_word_i      (packet_q.last_word),
+    .was_short_i      (shorts_q.comes),
     .stop_i           (is_copied_q && ends && !folds),
     .is_busy_o        (is_splitting),
     .is_awaited_o     (is_waiting),

@@ -13,13 +13,27 @@ package aggregation_pkg;
   localparam int unsigned PacketWords    = 256;  // 4 bytes each
   localparam int unsigned OwnWords       = 5;    // of a Write First: the aggregation header
   localparam logic [3:0]  MetaBeat       = 4'd15;
-  localparam logic [7:0]  FlagEndsTensor = 8'd1;
-  localparam logic [7:0]  FlagSummed     = 8'd2;
-  localparam logic [7:0]  FlagsUnused    = 8'd4;
+  localparam int unsigned OneWayBit      = 2;    // of the flags: the upper byte of `rank` is another rank, or the giver
   localparam int unsigned WorkersShift   = 3;    // of v2: their number, in the bits from here on
 
   // The highest bit is that of 16-bit floats: a switch without them has it constant.
   typedef enum logic [2:0] {FoldInt32, FoldFp32, FoldBfp, FoldFp16 = 3'd4, FoldBf16} fold_e;
+
+  localparam int unsigned RankBits   = $clog2(PortsMax);
+  localparam int unsigned ShortBytes = 4;  // in a short packet, in the place of its gradients
+
+  // Which way a message goes: to all, or only to its owner, or from its giver.
+  typedef struct packed {
+    logic                is_one_way;
+    logic                gives;
+    logic [RankBits-1:0] other;  // the rank of the owner, or of the giver
+  } way_t;
+
+  // Which packets of one port's worker are short: as they come, and as they leave.
+  typedef struct packed {
+    logic comes;
+    logic leaves;
+  } shorts_t;
 
   // The properties of a message that workers must agree on.
   typedef struct packed {
@@ -27,6 +41,7 @@ package aggregation_pkg;
     logic [2:0]  format;     // as in the aggregation header
     logic        says_workers;
     logic        ends_tensor;
+    way_t        way;
   } shape_t;
 
   // Epochs of a job are counted from reset on: what is queued, or lies in a place, may outlive its epoch. Much less than
@@ -49,6 +64,7 @@ package aggregation_pkg;
 
   // Beside a kept header.
   typedef struct packed {
+    logic        is_short;  // it leaves so
     kind_e       kind;
     logic        is_v2;
     logic        has_tag;
@@ -100,10 +116,19 @@ package aggregation_pkg;
     return is_v2 ^ has_tag ^ (kind != KindPlain);
   endfunction
 
+  // By the header's `rank`.
+  function automatic way_t way_of(logic is_one_way, logic gives, logic [RankBits-1:0] other);
+    return is_one_way ? '{is_one_way: 1'b1, gives: gives, other: other} : '0;
+  endfunction
+
+  function automatic logic [15:0] sender_of(logic is_one_way, logic [15:0] rank);
+    return {is_one_way ? 8'd0 : rank[15:8], rank[7:0]};
+  endfunction
+
   function automatic shape_t shape_of(logic [31:0] length_bytes, logic [2:0] format, logic [4:0] workers,
-                                      logic ends_tensor);
+                                      logic ends_tensor, way_t way);
     return '{last_word: 16'(length_bytes >> 2) + 16'(OwnWords - 1), format: format, says_workers: workers != '0,
-             ends_tensor: ends_tensor};
+             ends_tensor: ends_tensor, way: way};
   endfunction
 
   // The last packet of a message with this last word.
@@ -122,10 +147,11 @@ package aggregation_pkg;
   endfunction
 
   // Whether a packet of it that is not its first has this opcode, and so many words, one more than `last`.
-  function automatic logic is_shaped(logic [8:0] last, logic [7:0] opcode, logic [15:0] last_word, logic [6:0] packet);
+  function automatic logic is_shaped(logic [8:0] last, logic [7:0] opcode, logic [15:0] last_word, logic [6:0] packet,
+                                     logic is_short);
     logic is_middle, is_last;
-    is_middle = opcode == WriteMiddle && last == 9'(PacketWords - 1);
-    is_last   = (opcode == WriteLast || opcode == WriteLastImmediate) && last == 9'(8'(last_word));
+    is_middle = opcode == WriteMiddle && last == (is_short ? '0 : 9'(PacketWords - 1));
+    is_last   = (opcode == WriteLast || opcode == WriteLastImmediate) && last == (is_short ? '0 : 9'(8'(last_word)));
     return packet != '0 && (packet == last_of(last_word) ? is_last : is_middle);
   endfunction
 

@@ -33,6 +33,7 @@ module aggregation_processor
   input  logic [Jobs-1:0][Ports-1:0]            ports_i,
   input  logic [Jobs-1:0][Ports-1:0]            has_rank_i,
   input  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_i,
+  input  logic [Jobs-1:0][Columns-1:0][Ports-1:0]  adds_i,
 
   // Handlers.
   input  logic                                  is_coming_i,
@@ -104,6 +105,7 @@ module aggregation_processor
   logic [SumsWidth-1:0]         sums_q;
   logic                         made_ready, made_valid_q, is_begun, unused_ready;
   beat_of_fold_t                reads, permutes, adds, writes;
+  logic [Ports-1:0]             added, permuted;  // ranks
   logic [Ports-1:0][63:0]       of_rank;
   logic [DrainWidth-1:0]        drain_q;
   logic [Ports-1:0][32*Lanes-1:0] numbers, numbers_q;
@@ -265,10 +267,21 @@ module aggregation_processor
     .data_o(permutes)
   );
 
+  assign added = has_rank_i[reads.job] & adds_i[reads.job][fold_q.place[8:7]];
+
+  delay_line #(
+    .Width (Ports),
+    .Cycles(ReadLatency)
+  ) u_added (
+    .clk_i,
+    .data_i(added),
+    .data_o(permuted)
+  );
+
   always_comb begin
     for (int unsigned rank = 0; rank < Ports; rank++) begin
       of_rank[rank] = permutes.is_half ? {4{16'h8000}} : permutes.is_float ? {2{32'h8000_0000}} : '0;
-      if (has_rank_i[permutes.job][rank]) of_rank[rank] = payload_data_i[port_of_rank_i[permutes.job][rank]];
+      if (permuted[rank]) of_rank[rank] = payload_data_i[port_of_rank_i[permutes.job][rank]];
     end
   end
 

@@ -81,7 +81,7 @@ module aggregation_stage
   first_facts_t [Ports-1:0]                        facts;
   logic [JobWidth-1:0]                             table_job;
   verdict_e                                        table_verdict;
-  logic                                            table_binds, table_differs, table_miscounts;
+  logic                                            table_binds, table_differs, table_miscounts, table_shortens;
   logic [$clog2(Ports+1)-1:0]                      table_told;
   logic [Ports-1:0][Jobs-1:0]                      seen;
   logic [Jobs-1:0]                                 clear, is_pending, is_recent, has_summed, is_float;
@@ -90,6 +90,7 @@ module aggregation_stage
   logic [Ports-1:0][Jobs-1:0]                      heard;
   logic [Jobs-1:0][Ports-1:0]                      folding, ranks, has_rank;
   logic [Jobs-1:0][Ports-1:0][PortBits-1:0]        port_of_rank;
+  logic [Jobs-1:0][Columns-1:0][Ports-1:0]         adds;
   logic                                            folded_valid;
   packet_t                                         folded_packet;
 
@@ -113,6 +114,7 @@ module aggregation_stage
     .differs_o      (table_differs),
     .miscounts_o    (table_miscounts),
     .told_o         (table_told),
+    .shortens_o     (table_shortens),
     .seen_i         (seen),
     .is_recent_o    (is_recent),
     .has_summed_o   (has_summed),
@@ -127,7 +129,8 @@ module aggregation_stage
     .ports_o        (folding),
     .ranks_o        (ranks),
     .has_rank_o     (has_rank),
-    .port_of_rank_o (port_of_rank)
+    .port_of_rank_o (port_of_rank),
+    .adds_o         (adds)
   );
 
   localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
@@ -165,6 +168,7 @@ module aggregation_stage
     .ports_i          (folding),
     .has_rank_i       (has_rank),
     .port_of_rank_i   (port_of_rank),
+    .adds_i           (adds),
     .is_coming_i      (|is_coming),
     .valid_i          (judge_valid),
     .packet_i         (judged),
@@ -342,6 +346,7 @@ module aggregation_stage
       .table_differs_i  (table_differs),
       .table_miscounts_i(table_miscounts),
       .table_told_i     (16'(table_told)),
+      .table_shortens_i (table_shortens),
       .number_i         (number),
       .epoch_i          (epoch),
       .clear_i          (clear),

@@ -1,6 +1,6 @@
-// Puts a frame with a sum together: the kept header of one port, the sum as it is read from the result buffer, and the
-// ICRC on the way. A frame is sent at a beat a cycle into a FIFO that has room for it whole, so all ports may send the
-// same sum in step, whatever their outputs do.
+// Puts a frame with a sum together: the kept header of one port, the sum as it is read from the result buffer, or four
+// bytes of zeros in a short packet, and the ICRC on the way. A frame is sent at a beat a cycle into a FIFO that has room
+// for it whole, so all ports may send the same sum in step, whatever their outputs do.
 //
 // The builder asks for the frame's port when it begins to build it. A worker may have moved to another port since its
 // left neighbour contributed. It gets the sum at its new port, from which it has sent by then.
@@ -61,11 +61,11 @@ module frame_builder
   // --- What is to be sent ---
   meta_t       meta;
   kind_e       kind_q;
-  logic        is_v2_q, has_tag_q;
+  logic        is_v2_q, has_tag_q, is_short_q;
   logic        is_checked_q, is_active_q, is_repeat_q, is_its_header_q, is_its_repeat_q, is_mine;
   logic        is_found, is_six, is_odd;
   logic [3:0]  full_beats;
-  logic [7:0]  end_beat;
+  logic [7:0]  last_word, end_beat;
   logic [63:0] header;
 
   // As in a meta_t. Both memories' words are compared, and it is chosen between them a cycle later: paths that begin in
@@ -83,8 +83,9 @@ module frame_builder
   assign is_late_o  = meta.is_v2 || !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(kind_q, is_v2_q, has_tag_q);
   assign is_six     = header_ends_at_six(kind_q, is_v2_q, has_tag_q);
-  assign is_odd     = !packet_i.last_word[0];
-  assign end_beat   = 8'(full_beats) + 8'(packet_i.last_word >> 1) + 8'(!is_odd || is_six);
+  assign last_word  = is_short_q ? '0 : packet_i.last_word;
+  assign is_odd     = !last_word[0];
+  assign end_beat   = 8'(full_beats) + 8'(last_word >> 1) + 8'(!is_odd || is_six);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -104,6 +105,7 @@ module frame_builder
       kind_q          <= meta.kind;
       is_v2_q         <= meta.is_v2;
       has_tag_q       <= meta.has_tag;
+      is_short_q      <= meta.is_short;
     end
   end
 
@@ -207,6 +209,10 @@ module frame_builder
     in_ends_q    <= beat_q == beat_end_q;
     in_at_six_q  <= is_six ^ is_odd;
     in_data_q    <= joined;
+    // The only word of a short packet. The bytes behind it do not count.
+    if (is_short_q && beat_q == 8'(full_beats) && is_six) in_data_q[63:48] <= '0;
+    if (is_short_q && beat_q == 8'(full_beats) && !is_six) in_data_q[47:16] <= '0;
+    if (is_short_q && beat_q > 8'(full_beats)) in_data_q[15:0] <= '0;
     out_ends_q   <= in_ends_q;
     out_at_six_q <= in_at_six_q;
     out_data_q   <= in_data_q;

@@ -37,6 +37,7 @@ module job_table
   output logic                           differs_o,     // with VerdictMismatch: from what another rank has begun
   output logic                           miscounts_o,   // with VerdictRank: the workers
   output logic [CountWidth-1:0]          told_o,        // that rank, or the right number
+  output logic                           shortens_o,    // with VerdictKept: its packets leave short
   input  logic [Ports-1:0][Jobs-1:0]     seen_i,
   output logic [Jobs-1:0]                is_recent_o,
   output logic [Jobs-1:0]                has_summed_o,  // a packet: all its workers are here
@@ -55,6 +56,9 @@ module job_table
   output logic [Jobs-1:0][15:0]          epoch_o,
   output logic [Jobs-1:0][Ports-1:0]               ranks_o,         // by rank: there is one
   output logic [Jobs-1:0][Ports-1:0]               has_rank_o,      // by rank: a worker has been heard
+  // Of the message in a column, from when it is begun until all of it is folded: the ranks that add to it. The others'
+  // packets are short.
+  output logic [Jobs-1:0][Columns-1:0][Ports-1:0]  adds_o,          // by rank
   output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
 );
 
@@ -111,7 +115,9 @@ module job_table
   column_t               column;
   logic                  is_begun;
   shape_t                shape;
+  way_t                  way;
   logic                  asks, begins, refuses, is_newer, forgets, is_new, is_new_q, is_wrong_rank_q, miscounts_q;
+  logic                  is_wrong_other_q, is_for_other_q;
   logic [4:0]            workers;             // as the sender says
   logic                  binds, opens_q;      // opens_q: the rank begins a message before all others
   logic [PortBits-1:0]   rank;
@@ -132,7 +138,12 @@ module job_table
   always_comb begin
     for (int unsigned job = 0; job < Jobs; job++) begin
       ports_o[job] = folding_q[job].ports;
-      for (int unsigned r = 0; r < Ports; r++) ranks_o[job][r] = r < 32'(workers_q[job]);
+      for (int unsigned r = 0; r < Ports; r++) begin
+        ranks_o[job][r] = r < 32'(workers_q[job]);
+        for (int unsigned c = 0; c < Columns; c++) begin
+          adds_o[job][c][r] = !columns_q[job][c].shape.way.gives || columns_q[job][c].shape.way.other == RankBits'(r);
+        end
+      end
     end
   end
 
@@ -150,7 +161,8 @@ module job_table
   logic unused_bits;
   assign unused_bits = ^{info_i, header, config_i.age_limit, folded_packet_i};
 
-  assign shape   = shape_of(header.length_bytes, header.format[2:0], workers, header.flags[0]);
+  assign way     = way_of(header.flags[OneWayBit], header.rank[15], header.rank[8 +: RankBits]);
+  assign shape   = shape_of(header.length_bytes, header.format[2:0], workers, header.flags[0], way);
   always_comb begin
     for (int unsigned port = 0; port < Ports; port++) begin
       asked[port] = '{facts: facts_i[port], is_v2: info_i[port].is_v2, header: info_i[port].aggregation};
@@ -244,9 +256,12 @@ module job_table
   always_ff @(posedge clk_i) begin
     agreement_q     <= agreement;
     is_new_q        <= is_new;
-    is_wrong_rank_q <= header.rank >= 16'(workers_q[job_q]) ||
+    is_wrong_rank_q <= sender_of(way.is_one_way, header.rank) >= 16'(workers_q[job_q]) ||
                        (has_rank_q[job_q][rank] && port_of_rank_q[job_q][rank] != port_q);
     miscounts_q     <= workers != '0 && workers != 5'(workers_q[job_q]);
+    // The handler has dropped messages that name a rank above these bits.
+    is_wrong_other_q <= way.is_one_way && header.rank[12:8] >= 5'(workers_q[job_q]);
+    is_for_other_q   <= header.rank[12:8] == (CountWidth'(rank) + 1'b1 == workers_q[job_q] ? '0 : 5'(rank) + 5'd1);
   end
 
   // --- Judge: the handler's own verdicts and what others say, in the software's order ---
@@ -257,6 +272,8 @@ module job_table
       if (facts.is_taken) begin
         verdict = VerdictSpoofed;
       end else if (facts.is_bad) begin
+        verdict = VerdictHeader;
+      end else if (is_wrong_other_q && !miscounts_q) begin
         verdict = VerdictHeader;
       end else if (miscounts_q || is_wrong_rank_q || facts.has_other_rank) begin
         verdict = VerdictRank;
@@ -275,6 +292,7 @@ module job_table
     opens_q     <= binds && is_new_q && facts.is_next;
     differs_o   <= facts.is_next;
     miscounts_o <= miscounts_q;
+    shortens_o  <= way.is_one_way && way.gives == is_for_other_q;
     told_o      <= miscounts_q ? workers_q[job_q] : CountWidth'(column.rank);
   end
 

@@ -7,12 +7,14 @@
 // that it finds wrong needs no answer. The destination follows it a cycle later at the earliest; answers take longer.
 // Until then a frame waits in the Port FIFO and in a register behind it: so the long paths of what reads the frame do
 // not begin in a block RAM. A beat that finds the FIFO empty goes into the register at once, and the register costs no
-// time. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops it whole.
+// time. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit and not too many short
+// ones wait there, or drops it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
   parameter int unsigned Ports     = 8,
-  parameter int unsigned FifoBeats = 4096  // what waits for judgements, and what a neighbour sends until it pauses
+  parameter int unsigned FifoBeats = 4096,  // what waits for judgements, and what a neighbour sends until it pauses
+  localparam int unsigned FramesMax = FifoBeats / 16  // a power of two
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -48,6 +50,7 @@ module port_analyzer
 
   localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
   localparam int unsigned LevelWidth = $clog2(FifoBeats + 2);
+  localparam int unsigned CountWidth = $clog2(FramesMax + 1);
   localparam logic [2:0]  ExtraMax   = 3'((FrameBytesMax - 1) % 8);
 
   typedef struct packed {
@@ -65,12 +68,13 @@ module port_analyzer
   logic                  needs_find_q, is_good_q;
   logic                  takes, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
   logic                  is_too_long;
-  logic                  fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
+  logic                  fifo_ready, fifo_valid, destination_valid, destination_push, unused_ready;
   logic                  enters, passes, head_valid_q, head_goes, loads;
   beat_t                 beat, fifo_beat, head_q;
   mark_e                 mark, fifo_mark, head_mark_q;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
   logic [LevelWidth-1:0] level;
+  logic [CountWidth-1:0] frames_q;  // that wait: in the Port FIFO, or behind it
   destination_t          destination_d, destination;
   logic                  has_found;
   logic [Ports-1:0]      found_ports, found_ports_q;
@@ -93,8 +97,7 @@ module port_analyzer
   assign takes         = s_valid_i && s_ready_o;
   assign analyzes      = takes && is_analyzed;
   assign asks          = takes && is_first_q && !refuses && !s_beat_i.last && !s_beat_i.data[0];  // for one address
-  assign s_ready_o     = skips || (fifo_ready && !(is_first_q && waits_q) &&
-                                   !(is_analyzed && (owes_q || !destination_ready)));
+  assign s_ready_o     = skips || (fifo_ready && !(is_first_q && waits_q) && !(is_analyzed && owes_q));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -196,12 +199,12 @@ module port_analyzer
 
   stream_queue #(
     .Width($bits(destination_t)),
-    .Depth(32)
+    .Depth(FramesMax)
   ) u_destinations (
     .clk_i,
     .rst_ni,
     .s_valid_i(destination_push),
-    .s_ready_o(destination_ready),
+    .s_ready_o(unused_ready),  // there is a place for each frame
     .s_data_i (destination_d),
     .m_valid_o(destination_valid),
     .m_ready_i(head_goes && head_q.last),
@@ -216,11 +219,14 @@ module port_analyzer
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      frames_q     <= '0;
       has_room_q   <= 1'b1;
       is_filling_q <= 1'b0;
       is_empty_q   <= 1'b1;
     end else begin
-      has_room_q   <= level < LevelWidth'(FifoBeats - FrameBeatsMax);  // a cycle old when it is used
+      frames_q     <= frames_q + CountWidth'(analyzes) - CountWidth'(head_goes && head_q.last);
+      // A cycle old when it is used: one frame may have come since.
+      has_room_q   <= level < LevelWidth'(FifoBeats - FrameBeatsMax) && frames_q < CountWidth'(FramesMax - 2);
       is_filling_q <= level > LevelWidth'(FifoBeats / 16);
       is_empty_q   <= level < LevelWidth'(FifoBeats / 64);
     end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from roce_frames import (
     ACKNOWLEDGE,
     ETHERNET,
     FIRST,
+    GIVES,
     GRH_BYTES,
     IP_UDP_BYTES,
     LAST_IMMEDIATE,
+    ONE_WAY,
+    OTHER_SHIFT,
     RETH,
     TRANSPORT,
     Connection,
@@ -29,11 +33,15 @@ from roce_frames import (
 
 MESSAGES_BACK = 4
 WORKERS_SHIFT = 3  # in the flags
-# Values that hardware refuses there: magic, formats, flags, another number of workers (v2), invalid shapes, lengths.
+# Values that are refused there, or that other ranks do not say: magic, formats, flags, the other rank of a one-way
+# message, another number of workers (v2), invalid shapes, lengths.
 HEADER_EDITS = [
     (0, b"xx"),
     (2, b"\x16"),
-    (3, b"\x04"),
+    (3, b"\x04"),  # one way: to rank 0, if it is not already
+    (8, b"\x20"),  # ... to a rank that no switch has
+    (8, b"\x07"),  # ... that this job does not have
+    (8, b"\x82"),
     (3, b"\x08"),
     (3, b"\xf9"),
     (3, b"\x02"),
@@ -51,8 +59,8 @@ def places(ports: int) -> dict[bytes, int]:
 
 
 def software(ports: int, **options: float) -> Any:
-    """The software's switch, which knows every worker's port. Like the hardware it takes no one-way messages."""
-    switch = _core.FramePipeline(ports, one_way=False, **options)
+    """The software's switch, which knows every worker's port."""
+    switch = _core.FramePipeline(ports, **options)
     for rank in range(ports):
         to_itself = Connection(mac(rank), mac(rank))
         assert switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
@@ -77,6 +85,18 @@ def changed(frame: bytes, at: int, value: bytes) -> bytes:
     return sealed(frame[:at] + value + frame[at + len(value) :])
 
 
+@dataclass(frozen=True)
+class Way:
+    """Of a one-way message: to its owner, or from its giver."""
+
+    other: int
+    gives: bool
+
+    def rank_field(self, rank: int) -> int:
+        """The `rank` of the aggregation header."""
+        return self.gives * GIVES | self.other << OTHER_SHIFT | rank
+
+
 class Worker:
     """One rank's connection and messages."""
 
@@ -94,17 +114,22 @@ class Worker:
         self.connection = connection or new
         self.has_tag = rng.random() < 0.3
 
-    def write(self, message: int, words: int, fmt: int, flags: int, numbers: bytes) -> list[bytes]:
+    def write(
+        self, message: int, words: int, fmt: int, flags: int, numbers: bytes, way: Way | None = None
+    ) -> list[bytes]:
         """The frames of a message."""
-        job = self.job
+        job, rank = self.job, self.rank
+        if way:
+            flags, rank = flags | ONE_WAY, way.rank_field(rank)
         if job.version == 2 and message % 3 < 2:  # with the number of workers
             flags |= len(job.ports) << WORKERS_SHIFT
         shape = {"job": job.number, "epoch": job.epoch, "fmt": fmt, "flags": flags}
-        header = aggregation_header(self.rank, message, 4 * words, **shape)
+        header = aggregation_header(rank, message, 4 * words, **shape)
         if fmt == BFP:
             header = header[:10] + bytes([16, 7]) + header[12:]
         immediate = job.rng.choice([None, message])
-        frames = self.connection.message(self.psn, header, numbers, immediate)
+        is_short = way is not None and way.gives and way.other != self.rank
+        frames = self.connection.message(self.psn, header, numbers, immediate, is_short)
         self.psn = (self.psn + len(frames)) & PSN_MASK
         return [tagged(frame) for frame in frames] if self.has_tag else frames
 
@@ -172,9 +197,12 @@ class Job:
         if not self.formats_to_come:  # so that each format occurs soon
             self.formats_to_come = rng.sample(self.formats, len(self.formats))
         words, fmt, flags = rng.choice([252, 300, 507, 508, 600, 1100]), self.formats_to_come.pop(), rng.randrange(2)
+        way = rng.choice([None, Way(rng.randrange(len(self.workers)), rng.random() < 0.5)])
         self.due = []
         for worker in self.workers:
-            frames = worker.write(self.message, words, fmt, flags, self.numbers(fmt, words))
+            # Copies are of any bits, except in blocks.
+            numbers = self.numbers(INT32 if way and way.gives and fmt != BFP else fmt, words)
+            frames = worker.write(self.message, words, fmt, flags, numbers, way)
             worker.sent.append(frames)
             self.due += [(worker.port, frame) for frame in frames]
         self.message += 1
@@ -212,14 +240,14 @@ class Job:
         numbers = bytes(self.rng.randrange(8, 64) for _ in plain[at:-4])
         return changed(plain[:at] + numbers + plain[-4:], self.transport_at + 9, psn.to_bytes(3, "big"))
 
-    def with_bad_block(self, frame: bytes) -> bytes:
-        """The frame with an exponent that no encoder writes, if it has blocks."""
+    def with_bad_block(self, frame: bytes, exponents: range = range(1, 7)) -> bytes:
+        """The frame with one of these exponents, if it has blocks: by default, one that no encoder writes."""
         plain = untagged(frame)
         elements_at = self.elements_at(plain)
         blocks = (len(plain) - 4 - elements_at) // 17
         if not blocks:
             return plain
-        return changed(plain, elements_at + 17 * self.rng.randrange(blocks), bytes([self.rng.randrange(8)]))
+        return changed(plain, elements_at + 17 * self.rng.randrange(blocks), bytes([self.rng.choice(exponents)]))
 
     def damaged(self, frame: bytes) -> bytes:
         """The frame with one error."""
@@ -247,7 +275,7 @@ class Job:
             (transport_at + 9, b""),  # another sequence number
         ]
         if rng.random() < 0.2:
-            return self.with_bad_block(plain)
+            return self.with_bad_block(plain, range(8))  # the first and the last are right
         if is_first:
             edits = [
                 *rng.sample(edits, 2),

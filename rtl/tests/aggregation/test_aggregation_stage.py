@@ -10,7 +10,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import BF16, BFP, FP16, FP32, INT32, Job, Jobs, places, software
+from campaign import BF16, BFP, FP16, FP32, INT32, Job, Jobs, Way, changed, places, software, untagged
 from cocotb.triggers import ClockCycles
 from stage_bench import NEAR_BEATS, VERDICTS, StageBench, configuration
 
@@ -341,6 +341,83 @@ async def drops_formats_that_it_does_not_have(dut: Any) -> None:
         frame = job.workers[0].write(0, 300, fmt, 0, job.numbers(fmt, 300))[0]
         await both._send(0, [frame], 0)
         assert both.hard.verdicts == [(0, verdict)]
+
+
+@cocotb.test(skip=JOBS > 1)
+async def one_way_messages_are_short_where_they_must_be(dut: Any) -> None:
+    """A packet that is short or full in the wrong place is dropped, and so is another rank that the job does not have.
+    Ranks that name different ones are told. All else is answered by full and short packets, and so is a repetition."""
+    rng = chance()
+    both = await started(dut)
+    ports, words = list(range(both.ports)), 600
+    job = Job(rng, ports, version=VERSION)
+    message = 0
+    for way in [Way(rank, gives) for rank in ports for gives in (False, True)]:
+        fmt = INT32 if way.gives else FP32  # copies are of any bits
+        sent = [worker.write(message, words, FP32, 0, job.numbers(fmt, words), way) for worker in job.workers]
+        for frames in zip(*sent, strict=True):
+            for port in rng.sample(ports, len(ports)):
+                assert await both.offer(port, frames[port]) in ("kept", "folded")
+            for port in ports:
+                assert await both.offer(port, frames[port]) == "answered"
+        message += 1
+
+    def write(rank: int, way: Way | None) -> list[bytes]:
+        worker = job.workers[rank]
+        psn = worker.psn
+        frames = worker.write(message, words, FP32, 0, bytes(4 * words), way)
+        worker.psn = psn
+        return frames
+
+    def other_length(frames: list[bytes], rank: int, is_short: bool) -> list[bytes]:
+        """The same headers over packets that are short, or full."""
+        worker, plain = job.workers[rank], untagged(frames[0])
+        header = plain[job.first_at : job.first_at + 20]
+        return worker.connection.message(worker.psn, header, bytes(4 * words), None, is_short)
+
+    to, given, gives, to_all = Way(1, False), Way(1, True), Way(0, True), None
+    for way, is_short in ((to, True), (given, False), (gives, True), (to_all, True)):
+        assert await both.offer(0, other_length(write(0, way), 0, is_short)[0]) == "header"
+    for wrong in (both.ports, 0x20, 0x40, 0x60, 0x1F):
+        for is_given in (0, 0x80):
+            frame = untagged(write(0, given if is_given else to)[0])
+            assert await both.offer(0, changed(frame, job.first_at + 8, bytes([wrong | is_given]))) == "header"
+    assert await both.offer(0, write(0, to)[0]) == "kept"
+    assert [await both.offer(0, one) for one in other_length(write(0, to), 0, True)[1:]] == ["shape", "shape"]
+    for way in (Way(2, False), given, to_all):
+        assert await both.offer(1, write(1, way)[0]) == "mismatch"
+        message += 4  # one that it has not begun
+        assert await both.offer(1, write(1, way)[0]) == "order"
+        message -= 4
+    assert await both.offer(1, write(1, to)[0]) == "kept"
+    assert await both.offer(1, write(1, Way(2, False))[0]) == "mismatch"  # it said rank 1 before
+    job.begin_epoch()
+    message = 0
+    assert await both.offer(0, write(0, given)[0]) == "kept"
+    assert [await both.offer(0, one) for one in other_length(write(0, given), 0, False)[1:]] == ["shape", "shape"]
+    assert [await both.offer(0, one) for one in write(0, given)[1:]] == ["kept", "kept"]
+    for way in (Way(2, True), to, to_all):
+        assert await both.offer(2, write(2, way)[0]) == "mismatch"
+
+
+@cocotb.test(skip=not HAS_BFP or JOBS > 1)
+async def blocks_that_are_copied_are_checked(dut: Any) -> None:
+    """The giver's malformed blocks are dropped, whenever they come; right ones are copied with all that is behind."""
+    rng = chance()
+    both = await started(dut)
+    job = Job(rng, list(range(both.ports)), version=VERSION)
+    both.hard.beats_left = lambda: rng.choice([0, NEAR_BEATS])
+    for message in range(4):
+        giver = rng.randrange(both.ports)
+        way, numbers = Way(giver, True), bytearray(job.numbers(BFP, 1000))
+        for start, room in job.rooms(1000):
+            numbers[start + room // 17 * 17 : start + room] = rng.randbytes(room % 17)
+        sent = [worker.write(message, 1000, BFP, 0, bytes(numbers), way) for worker in job.workers]
+        for frames in zip(*sent, strict=True):
+            for port in rng.sample(range(both.ports), both.ports):
+                if port == giver:
+                    assert await both.offer(port, job.with_bad_block(frames[port])) == "block"
+                assert await both.offer(port, frames[port]) in ("kept", "folded")
 
 
 @cocotb.test(skip=not HAS_BFP)

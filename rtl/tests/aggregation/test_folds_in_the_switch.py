@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from campaign import Way
 from cocotb.triggers import RisingEdge
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -18,7 +19,7 @@ from benches import chance, simulate
 from ethernet import Bench
 from halves import folded, rounded
 from registers import OKAY, value_of, write
-from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
+from roce_frames import ONE_WAY, SHORT, SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
 
 PORTS = int(os.environ.get("PORTS", "4"))
 FOLD_NS_MAX, REPEAT_NS_MAX = 1700, 1000
@@ -102,6 +103,41 @@ async def folds_at_line_rate(dut: Any) -> None:
     took = again.time_ns - bench.ports[0].began_ns[0]
     dut._log.info("a repeat takes %.0f ns", took)
     assert took <= REPEAT_NS_MAX
+
+
+@cocotb.test()
+async def goes_one_way_at_line_rate(dut: Any) -> None:
+    """Messages that belong to the ranks in turn, from all ports at once and back to back: to their owners, and from
+    their givers. Nothing is lost, though a giver is far behind those who only say that they are there."""
+    rng = chance()
+    bench = await begin(dut, rng)
+    packets, messages = 24, 2 * PORTS
+    count = (packets * 1024 - 20) // 4
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    numbers = [[gradients(values, count, "fp32") for _ in range(PORTS)] for _ in range(messages)]
+    for r in range(PORTS):
+        connection = Connection(mac(r), mac((r + 1) % PORTS), 0x200 + r, r + 1, r + 2, version=2)
+        for message in range(messages):
+            way = Way(message % PORTS, message >= PORTS)
+            header = aggregation_header(way.rank_field(r), message, 4 * count, fmt=1, flags=ONE_WAY | PORTS << 3)
+            is_short = way.gives and r != way.other
+            for frame in connection.message(message * packets, header, numbers[message][r], message, is_short):
+                bench.give(r, frame)
+    await bench.idle(200_000, quiet=400)
+    for r in range(PORTS):
+        port = bench.ports[(r + 1) % PORTS]
+        frames = [read(one.frame) for one in port.sent]
+        assert [one.psn for one in frames] == list(range(messages * packets))
+        assert all(one.is_sum for one in frames)
+        for message in range(messages):
+            gives, other = message >= PORTS, message % PORTS
+            found = [elements_of(frames[message * packets + i], i) for i in range(packets)]
+            if ((r + 1) % PORTS == other) == gives:
+                assert found == [bytes(SHORT)] * packets
+            else:
+                given = numbers[message]
+                assert b"".join(found) == (given[other] if gives else sum_of(given, "fp32"))
+        assert port.underruns == 0
 
 
 @cocotb.test()

@@ -7,7 +7,7 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from test_aggregation_processor import FOLDED, KEPT, PLACE, PLACES, PORTS, Bench, ready
+from test_aggregation_processor import COLUMNS, FOLDED, KEPT, PLACE, PLACES, PORTS, Bench, ready
 
 import netfold
 from benches import chance, packed
@@ -20,6 +20,8 @@ SIGNS = 0x8000_8000_8000_8000
 AHEAD = 10  # cycles between a sum that is told and its first beat, at most
 ARRIVES_CYCLES = 179  # of a full packet at 10 Gbit/s
 WAITING_MAX, FOLD_CYCLES = 4, 400
+RANKS = PORTS + 1  # at most, as many as ports: the last one does not fold
+GIVERS: tuple[int | None, ...] = (None, None, 0, 1)  # ranks, by column: their bytes are taken for integers
 
 
 def packet(place: int, words: int, wire: str) -> int:
@@ -52,14 +54,14 @@ def sums(payloads: list[bytes], wire: str) -> bytes:
     return folded([np.frombuffer(one, np.uint16) for one in payloads], wire).tobytes()
 
 
-def is_right(bench: Bench, place: int, words: int, wire: str) -> bool:
-    """Whether the written results are the sums of the place's payloads."""
+def is_right(bench: Bench, place: int, words: int, wire: str, giver: int | None = None) -> bool:
+    """Whether the written results are the sums of the place's payloads, or the giver's."""
     beats = range(place * 128, place * 128 + (words + 1) // 2)
     payloads = [
         b"".join(bench.payload[port, at].to_bytes(BEAT, "little") for at in beats)[: 4 * words] for port in range(PORTS)
     ]
     found = b"".join(bench.results[at].to_bytes(BEAT, "little") for at in beats)
-    return found[: 4 * words] == sums(payloads, wire)
+    return found[: 4 * words] == (sums(payloads, wire) if giver is None else payloads[giver])
 
 
 async def begin(dut: Any) -> Bench:
@@ -67,6 +69,7 @@ async def begin(dut: Any) -> Bench:
     bench = await ready(dut)
     dut.ports_i.value = dut.has_rank_i.value = (1 << PORTS) - 1
     dut.port_of_rank_i.value = 1 << 2  # rank 1 at port 1
+    dut.adds_i.value = (1 << COLUMNS * RANKS) - 1
     return bench
 
 
@@ -110,6 +113,27 @@ async def formats_follow_each_other(dut: Any) -> None:
             await wait(bench, 10)
     await wait(bench, WAITING_MAX * FOLD_CYCLES)
     assert bench.told == [packet(*one) for one in given]
+    assert [one for one in given if not is_right(bench, *one)] == []
+
+
+@cocotb.test()
+async def givers_bytes_are_copied(dut: Any) -> None:
+    """A message's column says whose bytes are taken, beside messages of which all are added."""
+    bench, rng = await begin(dut), chance()
+    adds = [(1 << RANKS) - 1 if giver is None else 1 << giver for giver in GIVERS]
+    dut.adds_i.value = sum(some << RANKS * column for column, some in enumerate(adds))
+    given: list[tuple[int, int, str, int | None]] = []
+    for place in rng.sample(range(PLACES), 60):
+        giver, words = GIVERS[place >> 7], rng.choice([1, 2, 251, 256, rng.randrange(1, 257)])
+        wire = rng.choice(list(HOW)) if giver is None else "int32"
+        if wire == "bfp":
+            give_blocks(bench, place, rng)
+        given.append((place, words, wire, giver))
+        await complete(bench, packet(place, words, wire))
+        await wait(bench, rng.choice([0, 0, 20]))
+        while len(given) - bench.made > WAITING_MAX:
+            await wait(bench, 10)
+    await wait(bench, WAITING_MAX * FOLD_CYCLES)
     assert [one for one in given if not is_right(bench, *one)] == []
 
 

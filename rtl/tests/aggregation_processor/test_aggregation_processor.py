@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 
 from benches import chance, number, packed, simulate, start
 
-PORTS, PLACES, PACKET_BITS = 2, 512, 66
+PORTS, PLACES, COLUMNS, PACKET_BITS = 2, 512, 4, 66
 WORDS, LONG_WORDS, INT32 = 8, 128, 0
 KEPT, FOLDED, ANSWERED, BLOCK = 1, 2, 3, 15
 PLACE = 5
@@ -99,7 +99,7 @@ async def ready(dut: Any) -> Bench:
     await start(
         dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,
         valid_i=0, is_early_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0,
-        is_sending_i=0, sending_place_i=0, payload_data_i=0,
+        is_sending_i=0, sending_place_i=0, payload_data_i=0, adds_i=(1 << COLUMNS * PORTS) - 1,
     )  # fmt: skip
     for _ in range(PLACES + 8):
         await bench.cycle()

@@ -12,7 +12,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from benches import chance, number, packed, simulate, start
-from roce_frames import icrc
+from roce_frames import SHORT, icrc
 
 PORTS, BEAT, META_BEAT, ETHERNET, TAG = 4, 8, 15, 14, 4
 PLAIN, WITH_HEADER, IMMEDIATE = range(3)
@@ -34,6 +34,7 @@ class Given:
     sum: bytes
     generation: int
     message: int
+    is_short: bool
     is_repeat: bool
     is_gone: bool  # another frame's header is there
     is_kept: bool  # else the arbiter finds out that the sum is gone
@@ -42,7 +43,7 @@ class Given:
     @property
     def frame(self) -> bytes:
         """The expected frame."""
-        whole = self.header + self.sum[: 4 * self.words]
+        whole = self.header + (bytes(SHORT) if self.is_short else self.sum[: 4 * self.words])
         return whole + icrc(whole[ETHERNET + TAG * self.has_tag :])
 
     @property
@@ -60,7 +61,8 @@ class Given:
             message ^= 1 << 7
         elif self.is_gone:
             generation ^= 1 << 3  # the same message of another epoch
-        meta = packed([(self.kind, 2), (int(self.is_v2), 1), (int(self.has_tag), 1), (generation, 10), (message, 32)])
+        kind = [(int(self.is_short), 1), (self.kind, 2), (int(self.is_v2), 1), (int(self.has_tag), 1)]
+        meta = packed([*kind, (generation, 10), (message, 32)])
         return {**beats, META_BEAT: meta}
 
 
@@ -74,7 +76,7 @@ def draw(rng: random.Random) -> Given:
     to = rng.choice([0, *[1 << port for port in range(PORTS)] * 3])
     return Given(
         kind, is_v2, has_tag, words, bytes(header), rng.randbytes(1024), rng.getrandbits(10), rng.getrandbits(32),
-        rng.random() < 0.3, rng.random() < 0.1, rng.random() < 0.9, to,
+        rng.random() < 0.3, rng.random() < 0.3, rng.random() < 0.1, rng.random() < 0.9, to,
     )  # fmt: skip
 
 

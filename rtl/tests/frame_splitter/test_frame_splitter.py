@@ -10,11 +10,14 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from benches import chance, number, packed, simulate, start
+from roce_frames import with_ipv4_checksum
 
 BEAT, META_BEAT = 8, 15
 PLAIN, WITH_HEADER, IMMEDIATE = range(3)
 HEADER_BYTES = {PLAIN: 66, WITH_HEADER: 102, IMMEDIATE: 70}
 GRH_AT, FLAGS_AT, IMMEDIATE_AT, TAG = 14, 85, 66, 4
+# Lengths in headers of v1, and of v2: of IPv4 and of UDP.
+GRH_LENGTH_AT, LENGTHS_AT = 18, (16, 38)
 # Of v2; its transport begins so many bytes earlier.
 UDP_CHECK_AT, RESERVED_AT, EARLIER = 40, 50, 12
 
@@ -30,6 +33,8 @@ class Given:
     place: int
     slot: int
     is_repeat: bool
+    was_short: bool
+    is_short: bool
     meta: int
     frame: bytes
 
@@ -39,9 +44,14 @@ class Given:
         return HEADER_BYTES[self.kind] + TAG * self.has_tag - EARLIER * self.is_v2
 
     def marked(self) -> bytes:
-        """Its header as the header of a sum."""
+        """Its header as the header of a sum, with the lengths of the packet that leaves."""
         header, shift = bytearray(self.frame), TAG * self.has_tag
+        more = 4 * (self.words - 1) * (self.was_short - self.is_short)
+        for at in LENGTHS_AT if self.is_v2 else (GRH_LENGTH_AT,):
+            length = int.from_bytes(header[at + shift : at + shift + 2], "big") + more
+            header[at + shift : at + shift + 2] = length.to_bytes(2, "big")
         if self.is_v2:
+            header[GRH_AT + shift :] = with_ipv4_checksum(bytes(header[GRH_AT + shift :]))
             header[UDP_CHECK_AT + shift : UDP_CHECK_AT + 2 + shift] = bytes(2)
             header[RESERVED_AT + shift] = header[RESERVED_AT + shift] & 0x80 | 0x4E
             shift -= EARLIER
@@ -60,10 +70,23 @@ def draw(rng: random.Random) -> Given:
     kind, is_v2, has_tag = rng.randrange(3), rng.random() < 0.5, rng.random() < 0.4
     words = rng.choice([1, 2, 251, 256, rng.randrange(1, 257)])
     generation, message = rng.getrandbits(10), rng.getrandbits(32)
-    meta = packed([(kind, 2), (int(is_v2), 1), (int(has_tag), 1), (generation, 10), (message, 32)])
-    size = HEADER_BYTES[kind] + TAG * has_tag - EARLIER * is_v2 + 4 * words + 4  # the ICRC
-    frame = rng.randbytes(size + rng.choice([0, 0, 7]))
-    return Given(kind, is_v2, has_tag, words, rng.randrange(512), rng.randrange(32), rng.random() < 0.3, meta, frame)
+    was_short, is_short = rng.random() < 0.4, rng.random() < 0.4
+    meta = packed([(int(is_short), 1), (kind, 2), (int(is_v2), 1), (int(has_tag), 1), (generation, 10), (message, 32)])
+    size = HEADER_BYTES[kind] + TAG * has_tag - EARLIER * is_v2 + (4 if was_short else 4 * words) + 4  # the ICRC
+    frame = bytearray(rng.randbytes(size + rng.choice([0, 0, 7])))
+    for at in LENGTHS_AT if is_v2 else (GRH_LENGTH_AT,):
+        frame[at + TAG * has_tag : at + TAG * has_tag + 2] = rng.randrange(2000, 60000).to_bytes(2, "big")
+    if is_v2:
+        frame[GRH_AT + TAG * has_tag :] = with_ipv4_checksum(bytes(frame[GRH_AT + TAG * has_tag :]))
+    return Given(
+        kind, is_v2, has_tag, words, rng.randrange(512), rng.randrange(32), rng.random() < 0.3, was_short, is_short,
+        meta, bytes(frame),
+    )  # fmt: skip
+
+
+SAID_ONCE = (
+    ("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 47), ("last_word_i", 8), ("was_short_i", 1),
+)  # fmt: skip
 
 
 class Buffers:
@@ -91,7 +114,7 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
     buffers = Buffers(dut)
     dut.start_i.value, dut.place_i.value, dut.slot_i.value = 1, given.place, given.slot
     dut.is_repeat_i.value, dut.meta_i.value = int(given.is_repeat), given.meta
-    dut.last_word_i.value = given.words - 1
+    dut.last_word_i.value, dut.was_short_i.value = given.words - 1, int(given.was_short)
     dut.s_valid_i.value = 0
 
     async def edge(began: bool = True) -> None:
@@ -103,7 +126,7 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
 
     await edge(began=False)
     dut.start_i.value, dut.s_valid_i.value = 0, 1
-    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 46), ("last_word_i", 8)):
+    for name, bits in SAID_ONCE:
         getattr(dut, name).value = rng.getrandbits(bits)  # it is valid only once
     for at in range(0, len(given.frame), BEAT):
         part = given.frame[at : at + BEAT]
@@ -140,9 +163,11 @@ async def keeps_headers_and_gradients(dut: Any) -> None:
         if given.is_repeat:
             assert not found.payloads
             continue
-        assert set(found.payloads) == {given.place << 7 | beat for beat in range((given.words + 1) // 2)}
+        words = 1 if given.was_short else given.words
+        written = min((given.words + 1) // 2, -(-len(given.frame) // BEAT) - beats)  # what is behind a short one, too
+        assert set(found.payloads) == {given.place << 7 | beat for beat in range(written)}
         gradients = b"".join(found.payloads[address].to_bytes(BEAT, "little") for address in sorted(found.payloads))
-        assert gradients[: 4 * given.words] == given.frame[given.header_bytes :][: 4 * given.words]
+        assert gradients[: 4 * words] == given.frame[given.header_bytes :][: 4 * words]
 
 
 def test_frame_splitter() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cocotb
@@ -42,6 +42,7 @@ class Header:
     rank: int
     workers: int  # 0: it does not say
     message: int
+    way: tuple[int, int, int]  # is_one_way, gives, other
     length: int
     format: int
     ends: int
@@ -50,14 +51,28 @@ class Header:
     @property
     def info(self) -> int:
         """`frame_info_t`."""
-        fields = [(self.length, 32), (self.message, 32), (0, 16), (self.rank, 16), (self.epoch, 16), (self.job, 16)]
-        header = packed([*fields, (self.workers << 3 | self.ends, 8), (self.format, 4), (1, 4)]) << BEHIND_BITS
+        fields = [(self.length, 32), (self.message, 32), (0, 16), (self.rank_field, 16)]
+        fields += [(self.epoch, 16), (self.job, 16)]
+        flags = self.workers << 3 | self.way[0] << 2 | self.ends
+        header = packed([*fields, (flags, 8), (self.format, 4), (1, 4)]) << BEHIND_BITS
         return header | (self.version - 1) << VERSION_AT
 
     @property
-    def shape(self) -> tuple[int, int, bool, int]:
+    def rank_field(self) -> int:
+        """With the owner's rank, or the giver's."""
+        is_one_way, gives, other = self.way
+        return is_one_way * (gives << 15 | other << 8) | self.rank
+
+    @property
+    def shape(self) -> tuple[int, int, bool, int, tuple[int, int, int]]:
         """The fields that workers must agree on."""
-        return self.length // 4, self.format, self.workers > 0, self.ends
+        return self.length // 4, self.format, self.workers > 0, self.ends, self.way
+
+    def leaves_short(self, workers: int) -> bool:
+        """Whether the rank's packets leave short: to its right neighbour."""
+        is_one_way, gives, other = self.way
+        is_for_other = (self.rank + 1) % workers == other
+        return bool(is_one_way) and is_for_other == bool(gives)
 
     @property
     def packets(self) -> int:
@@ -94,6 +109,7 @@ class Answer:
     verdict: int
     binds: bool = False
     told: int | None = None
+    shortens: bool = False  # of VerdictKept
 
 
 class Model:
@@ -131,12 +147,15 @@ class Model:
             return Answer(SPOOFED if is_taken else HEADER)
         if header.workers not in (0, job.ports.bit_count()):
             return Answer(RANK, told=job.ports.bit_count())
+        if header.way[2] >= job.ports.bit_count():
+            return Answer(HEADER)
         if header.rank >= job.ports.bit_count() or job.port_of_rank.get(header.rank, port) != port or has_other_rank:
             return Answer(RANK)
         if is_spoofed:
             return Answer(SPOOFED)
         job.port_of_rank[header.rank] = port
-        return self.agree(job, header) if is_next else Answer(verdict, binds=True)
+        answer = self.agree(job, header) if is_next else Answer(verdict, binds=True)
+        return replace(answer, shortens=header.leaves_short(job.ports.bit_count()))
 
     def agree(self, job: Job, header: Header) -> Answer:
         """Compare with the messages that other ranks began."""
@@ -162,10 +181,15 @@ def draw(rng: random.Random, model: Model) -> Header:
     wrong = [int(rng.random() < 0.05) for _ in range(4)]
     is_next = int(rng.random() < 0.8)
     facts = (wrong[0], wrong[1], wrong[2], wrong[3], is_next, rng.choice([KEPT, ORDER, STALE, MISMATCH]))
+    message = rng.randrange(12) - 4
+    # Often that of the others: by the message's number.
+    way = rng.choice([(0, 0, 0), (1, rng.randrange(2), rng.choice([0, 1, 2, 3, rng.randrange(32)]))])
+    if rng.random() < 0.85:
+        way = (0, 0, 0) if message % 3 == 0 else (1, message % 2, message % workers)
     return Header(
         version, job, epoch & 0xFFFF, rng.choice([0, 1, 2, 3, rng.randrange(8)]),
         rng.choice([0] * 6 + [workers] * 2 + [rng.randrange(32)]) * (version - 1),
-        (rng.randrange(12) - 4) & 0xFFFF_FFFF, length, rng.choice([0, 0, 0, 1]), int(rng.random() < 0.1), facts,
+        message & 0xFFFF_FFFF, way, length, rng.choice([0, 0, 0, 1]), int(rng.random() < 0.1), facts,
     )  # fmt: skip
 
 
@@ -183,6 +207,7 @@ class Bench:
         self.dut, self.rng, self.model = dut, rng, Model()
         self.asked: list[Header | None] = [None] * PORTS
         self.seen: Counter[int] = Counter()
+        self.short = 0
 
     async def cycle(self, asks: float) -> None:
         """One."""
@@ -248,6 +273,9 @@ class Bench:
             assert bool(told.value) == (wanted.told is not None)
         if wanted.told is not None:
             assert number(dut.told_o) == wanted.told
+        if wanted.verdict == KEPT:
+            assert bool(dut.shortens_o.value) == wanted.shortens
+            self.short += wanted.shortens
         self.seen[wanted.verdict] += 1
         self.asked[port] = None
 
@@ -269,6 +297,10 @@ class Bench:
             assert self.part(slot, "has_summed_o", 1) == job.has_summed
             assert self.part(slot, "ranks_o", PORTS) == (1 << job.ports.bit_count()) - 1
             assert self.part(slot, "has_rank_o", PORTS) == sum(1 << rank for rank in job.port_of_rank)
+            for index, column in job.columns.items():
+                is_one_way, gives, other = column.header.way
+                adds = self.part(slot, "adds_o", COLUMNS * PORTS) >> PORTS * index & (1 << PORTS) - 1
+                assert adds == (1 << other if is_one_way and gives else (1 << PORTS) - 1)
             for rank, port in job.port_of_rank.items():
                 assert self.part(slot, "port_of_rank_o", 2 * PORTS) >> 2 * rank & 3 == port
 
@@ -293,7 +325,8 @@ async def follows_the_law(dut: Any) -> None:
         await bench.compare()
         if rng.random() < 0.2:
             await forget(bench, rng.randrange(JOBS))
-    dut._log.info("verdicts: %s", dict(bench.seen))
+    dut._log.info("verdicts: %s, %d short", dict(bench.seen), bench.short)
+    assert bench.short > 0
     assert {FORWARDED, KEPT, HEADER, EPOCH, RANK, SPOOFED, ORDER, MISMATCH, BUSY, STALE, JOBS_FULL} == set(bench.seen)
 
 

@@ -12,9 +12,11 @@ from benches import PAUSES, chance, number, simulate, start
 from ethernet import FRAME_MAX, beats_of
 from marks import headers_of, marks_of, types_of
 
-PORTS = 4
+PORTS, FIFO_BEATS = 4, 512
+FRAMES_MAX = FIFO_BEATS // 16
 EVERYWHERE, NOWHERE = (1 << PORTS) - 1, 0
 BROADCAST, BRIDGE, NOBODY = b"\xff" * 6, bytes.fromhex("0180c200000e"), bytes(6)
+NEIGHBOUR = bytes.fromhex("020000000001")
 
 
 def draw(rng: Any) -> tuple[bytes, bool]:
@@ -165,6 +167,35 @@ async def analyzes(dut: Any, idle: float, stall: float) -> None:
     assert len(neighbours.learned) > len(heard) / 2
 
 
+@cocotb.test()
+async def never_waits_for_the_next_stage(dut: Any) -> None:
+    """A MAC cannot wait. Behind a stage that takes nothing, the neighbour is told to pause while there is room for what
+    it sends until then; later frames are dropped whole."""
+    rng = chance()
+    await start(dut, s_valid_i=0, find_ready_i=0, found_valid_i=0, learn_ready_i=0, m_ready_i=0)
+    neighbours = Neighbours(dut, rng, stall=1)
+    frames = [BROADCAST + NEIGHBOUR + rng.randbytes(48) for _ in range(2 * FRAMES_MAX)]
+    fills = []
+    for frame in frames:
+        for data, keep, last, _ in beats_of(frame):
+            dut.s_beat_i.value, dut.s_valid_i.value = last << 67 | (keep.bit_count() - 1) * last << 64 | data, 1
+            dut.s_types_i.value = types_of(data)
+            await RisingEdge(dut.clk_i)
+            assert dut.s_ready_o.value, "the MAC would have to wait"
+        fills.append(int(dut.is_filling_o.value))
+        dut.s_valid_i.value = 0
+        await RisingEdge(dut.clk_i)
+    taken = len(frames) - neighbours.counted["no_room"]
+    assert taken >= FRAMES_MAX - 2
+    assert fills.index(1) <= FRAMES_MAX / 4
+    neighbours.stall = 0
+    for _ in range(20 * taken):
+        await RisingEdge(dut.clk_i)
+    assert [frame for frame, *_ in neighbours.taken] == frames[:taken]
+    assert neighbours.counted["damaged"] == 0
+    assert dut.is_empty_o.value
+
+
 def test_port_analyzer() -> None:
-    """Four ports; the Port FIFO holds little more than a frame."""
-    simulate("port_analyzer", __file__, Ports=PORTS, FifoBeats=256)
+    """Four ports; the Port FIFO holds two frames."""
+    simulate("port_analyzer", __file__, Ports=PORTS, FifoBeats=FIFO_BEATS)
