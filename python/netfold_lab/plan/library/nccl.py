@@ -153,15 +153,23 @@ def _ring(machine: Machine, protocol: str, rounds: int) -> Piece:
     inside = INSIDE[RING][protocol] * US
     if n > 1:
         inside = max(inside, _launch_s(machine, protocol))
-    hops, between = rounds * (world - 1), rounds * (n - 1) if n > 1 else 0
+    hops, between = rounds * (world - 1), crossings(machine, rounds)
     # Nothing inside a server hides a hop of the network, if it has one GPU.
     hop = _hop_s(machine, BETWEEN[TREE if machine.gpus == 1 else RING][protocol], protocol)
     start = (KERNEL_US + START[RING][protocol]) * US + (hops - between) * inside + between * hop
     rate = bus * world / hops
     if protocol == SIMPLE:
-        part, longest_s = _late_slices(machine, bus, hops)
+        part, longest_s = _late_slices(machine, bus, hops, between)
         return Piece(RING, protocol, start, rate, 0.0, longest_s, part)
     return Piece(RING, protocol, start, rate, hop if n > 1 else inside, _fill_s(n))
+
+
+def crossings(machine: Machine, rounds: int) -> int:
+    """How often a block of a ring crosses from server to server. In one round it passes all links of the ring but one.
+    n of them are between servers, and the block that comes last misses one inside a server, if there is any."""
+    if machine.servers == 1:
+        return 0
+    return rounds * machine.servers - max(0, rounds - (machine.gpus - 1))
 
 
 def _bus(machine: Machine, protocol: str) -> float:
@@ -172,12 +180,12 @@ def _bus(machine: Machine, protocol: str) -> float:
     return bus * RING_LL128 if protocol == LL128 else bus
 
 
-def _late_slices(machine: Machine, bus: float, hops: int) -> tuple[float, float]:
+def _late_slices(machine: Machine, bus: float, hops: int, between: int) -> tuple[float, float]:
     """The time of a ring with Simple beyond its hops and bytes: as a part of the time of its bytes, and at most.
 
     All GPUs of a ring send from the first moment, so a ring has no pipeline that fills. But the last slice is copied to
-    its place after it has arrived, and between servers it waits for the NIC before that."""
-    late = 1 if machine.servers == 1 else 2
+    its place after it has arrived, and each time that it crosses to another server it waits for the NIC before that."""
+    late = 1 + between
     channels = CHANNELS[machine.generation] if machine.servers == 1 else CHANNELS_BETWEEN * machine.gpus
     return late / (SLICES * hops), late * channels * SLICE_BYTES / bus
 

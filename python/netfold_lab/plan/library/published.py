@@ -50,7 +50,7 @@ def machine_of(told: dict[str, Any]) -> Machine:
     generation = told.get("generation", generation_of(told["nvlink_gbit_s"]))
     return Machine(
         servers=told["servers"],
-        gpus=GPUS,
+        gpus=told.get("gpus", GPUS),
         nvlink_bytes_s=told["nvlink_gbit_s"] * 1e9 / 8,
         nics_bytes_s=told["nics"] * told["nic_gbit_s"] * 1e9 / 8,
         path_s=CABLES * told.get("latency_us", CABLE_US) * 1e-6,
@@ -106,11 +106,13 @@ def held_out(is_large: bool, with_all: bool = False, mark: str = "") -> list[Row
     return _held_out(taken, is_large)
 
 
-def others(is_all_to_all: bool, is_large: bool, with_all: bool = False, is_blind: bool = False) -> list[Row]:
+def others(
+    is_all_to_all: bool, is_large: bool, with_all: bool = False, is_blind: bool = False, with_racks: bool = True
+) -> list[Row]:
     """Rows of all-to-alls, or of all-gathers and reduce-scatters, to which nothing was fitted. `is_blind`: only of
-    tables that were not seen when the model was mended."""
+    tables that were not seen when the model was mended. `with_racks`: also where NVLink connects several servers."""
     taken = [told for told in _others(is_all_to_all, with_all) if not is_blind or mark_of(told) == BLIND]
-    return _held_out(taken, is_large)
+    return _held_out([told for told in taken if with_racks or "rack" not in told], is_large)
 
 
 def when_opened(is_large: bool, is_all_to_all: bool = True, with_all: bool = False) -> list[Row]:
