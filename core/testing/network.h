@@ -68,6 +68,7 @@ class Network {
   void slow_down(IpAddress ip, double bytes_per_s) { limits_[ip] = bytes_per_s; }
   // Datagrams to a machine, and those from it, pass one behind the other at this rate. Few may wait: more are lost.
   void narrow(IpAddress ip, double bytes_per_s) { narrow_[ip].bytes_per_s = bytes_per_s; }
+  void widen(IpAddress ip) { narrow_.erase(ip); }
 
   // `on_news` is called for each datagram that comes.
   std::unique_ptr<link::Link> open(link::Address local, OnNews on_news);

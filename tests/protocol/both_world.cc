@@ -274,6 +274,10 @@ void BothWorld::narrow_switch(double bytes_s, std::size_t at) {
   around_.network.narrow(address_of_switch(at).ip, bytes_s);
 }
 
+void BothWorld::widen_switch(std::size_t at) {
+  around_.network.widen(address_of_switch(at).ip);
+}
+
 void BothWorld::pause_switch(Nanoseconds time, std::size_t at) {
   switches_[at]->pause_until(now() + time);
 }

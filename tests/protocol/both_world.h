@@ -41,8 +41,9 @@ class BothWorld {
   bool run_until_ahead(int rank, int of, Nanoseconds limit);
   void kill_switch(std::size_t at = 0) { switches_[at].reset(); }
   void start_switch(std::size_t at = 0);
-  // From now on its link carries so much, each way.
+  // From now on its link carries so much, each way, or as much as before again.
   void narrow_switch(double bytes_s, std::size_t at = 0);
+  void widen_switch(std::size_t at = 0);
   std::size_t switches() const { return switches_.size(); }
   // They do nothing for this time.
   void pause_switch(Nanoseconds time, std::size_t at = 0);

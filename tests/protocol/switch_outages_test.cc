@@ -1,5 +1,5 @@
-// A group that sums both ways outlives its switch, with the same bits: a switch that dies, pauses, or reaches a rank no
-// more, at times that a seed draws.
+// A group that sums both ways outlives its switch, with the same bits: a switch that dies, pauses, reaches a rank no
+// more, or becomes slow, at times that a seed draws.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +22,7 @@ constexpr std::uint64_t kOutageSeeds = 4;
 constexpr Nanoseconds kRoundMax = 4 * BothWorld::kTimeout;  // of virtual time
 constexpr Nanoseconds kSoon = 200 * kMillisecond, kOutageMax = 8 * kSecond;
 constexpr std::size_t kElementsMax = 700'000;
+constexpr double kNarrowest = 1e6;              // bytes/s of a slow switch: it is measured with 1 MB of each rank
 constexpr Nanoseconds kFormed = 5 * kSecond;    // the group, before anything happens
 constexpr Nanoseconds kReturns = 30 * kSecond;  // all ranks join a switch again that is there
 
@@ -78,7 +79,11 @@ class Outages {
         world_.block(rank, is_outward, false, at);
         break;
       case 7:
-      case 8: world_.narrow_switch(1e5 * std::exp2(prng_.below(10)), at); break;
+      case 8:
+        world_.narrow_switch(kNarrowest * std::exp2(prng_.below(8)), at);
+        is_well = goes_on();
+        world_.widen_switch(at);
+        break;
       default: break;
     }
     return is_well ? results() : failure();
