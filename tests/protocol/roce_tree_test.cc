@@ -224,7 +224,7 @@ TEST(RoceTree, AWorkerThatDiesIsNamedByItsLeaf) {
 
 // Both leaves are of one mind, and the switch above tells the last rank of one of them a rank of the other.
 TEST(RoceTree, LeavesThatDisagreeAreTold) {
-  RoceWorld world({.world = 4, .version = Version::kV2, .levels = {2}, .timeout = 5 * kSecond});
+  RoceWorld world({.world = 4, .version = Version::kV2, .levels = {2}, .timeout = kSecond});
   std::vector<std::vector<float>> tensors;
   for (std::uint16_t rank = 0; rank < 4; ++rank) tensors.push_back(ones(rank < 2 ? 1000 : 1001));
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(rank, in_place(tensors[rank]));
@@ -237,7 +237,7 @@ TEST(RoceTree, LeavesThatDisagreeAreTold) {
 
 // Where leaves have different numbers of workers they would not know their own ranks.
 TEST(RoceTree, AJobThatDoesNotFillItsLeavesIsTold) {
-  RoceWorld world({.world = 4, .version = Version::kV2, .levels = {2}, .timeout = 5 * kSecond});
+  RoceWorld world({.world = 4, .version = Version::kV2, .levels = {2}, .timeout = kSecond});
   for (std::size_t leaf = 0; leaf < 2; ++leaf) {
     ASSERT_TRUE(world.of_switch(leaf).jobs_settings().set(0, {0b111, true, 2}));  // 2 is the uplink, and does not count
   }

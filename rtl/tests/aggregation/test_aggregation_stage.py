@@ -455,7 +455,8 @@ def test_aggregation_stage(
     """The stage with one job."""
     for name, value in (("PORTS", ports), ("HAS_BFP", has_bfp), ("HAS_HALF", has_half), ("VERSION", version)):
         monkeypatch.setenv(name, str(value))
-    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, HasHalf=has_half, TickCycles=TICK_CYCLES)
+    parameters = {"Ports": ports, "HasBfp": has_bfp, "HasHalf": has_half, "TickCycles": TICK_CYCLES}
+    simulate("aggregation_stage", __file__, ["aggregation_processor"], **parameters)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -242,6 +242,5 @@ async def an_epoch_begins_after_the_sums_before_it(dut: Any) -> None:
 def test_epoch_races(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four ports, two jobs."""
     monkeypatch.setenv("JOBS", str(JOBS))
-    simulate(
-        "aggregation_stage", __file__, Ports=PORTS, Jobs=JOBS, TickCycles=16, HandoverTicks=4_000, IdleTicks=16_000
-    )
+    times = {"TickCycles": 16, "HandoverTicks": 4_000, "IdleTicks": 16_000}
+    simulate("aggregation_stage", __file__, ["job_table"], Ports=PORTS, Jobs=JOBS, **times)

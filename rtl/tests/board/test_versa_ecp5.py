@@ -79,4 +79,4 @@ async def shows_the_numbers_it_sums(dut: Any) -> None:
 
 def test_versa_ecp5() -> None:
     """With a short wait."""
-    simulate("versa_ecp5", __file__, StartBits=START_BITS)
+    simulate("versa_ecp5", __file__, ["EHXPLLL"], StartBits=START_BITS)

@@ -7,6 +7,7 @@
 
 #include "numbers/codec.h"
 #include "peer_groups.h"
+#include "support/random_seed.h"
 
 namespace netfold::group {
 namespace {
@@ -93,8 +94,9 @@ void expect_broadcast(Groups& groups, std::size_t count, Format format, const ch
 class CollectivesOver : public ::testing::TestWithParam<Links> {};
 
 TEST_P(CollectivesOver, ScatterGatherAndBroadcastInEveryWorldAndFormat) {
-  for (const int world : {1, 2, 3, 5, 17}) {             // netfold-vopr runs all in between
-    if (world > 5 && !GetParam().options.shm) continue;  // TCP is slow where many threads share few cores
+  for (const int world : {1, 2, 3, 5, 17}) {  // netfold-vopr runs all in between
+    // TCP is slow where many threads share few cores, and so are sanitizers.
+    if (world > 5 && (tests::kSanitized || !GetParam().options.shm)) continue;
     Groups groups = open_all(world, GetParam().options);
     for (const std::size_t part : kParts) {
       if (world > 5 && part > 1009) continue;
