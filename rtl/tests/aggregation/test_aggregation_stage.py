@@ -27,6 +27,7 @@ TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 100_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
 SOFTWARE_JOBS = 16
 FRAMES = int(os.environ.get("FRAMES", "500"))
+FRAMES_MAX = 8 * FRAMES
 RESET_CYCLES = 15  # of a soft reset
 SWEEP_CYCLES = 3 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is checked
 
@@ -144,14 +145,18 @@ async def agrees_with_the_software(dut: Any) -> None:
     both = await started(dut)
     formats = (0, FP32, INT32, *((BFP,) if HAS_BFP else ()), *((FP16, BF16) if HAS_HALF else ()))
     job = Job(rng, list(range(both.ports)), formats=formats, version=VERSION)
+    usual = {"kept", "folded", "answered", "waiting", "forwarded", "icrc", "header", "spoofed", "psn"}
+    if BFP in formats:
+        usual.add("block")
     seen: Counter[str] = Counter()
-    for _ in range(FRAMES):
+    for count in range(FRAMES_MAX):  # a rare verdict comes later with some seeds
+        if count >= FRAMES and usual <= set(seen):
+            break
         if rng.random() < 0.01:
             await both.age()
         seen[await both.offer(*job.next())] += 1
     dut._log.info("verdicts: %s, %d places aged, %d frames taken early", dict(seen), both.aged, both.hard.early)
-    usual = {"kept", "folded", "answered", "waiting", "forwarded", "icrc", "header", "spoofed", "psn"}
-    assert usual | ({"block"} if BFP in formats else set()) <= set(seen)
+    assert usual <= set(seen)
 
 
 @cocotb.test(skip=JOBS == 1)
