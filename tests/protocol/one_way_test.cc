@@ -102,7 +102,7 @@ TEST_P(OneWay, TheWayChangesNoBit) {
 // All-reduces are divided beside them: one word says both.
 TEST_P(OneWay, RunBesideAllReduces) {
   Prng prng(seed_);
-  for (std::uint64_t i = 0; i < (kSanitized ? 20 : 60); ++i) {
+  for (int i = 0; i < (kSanitized ? 20 : 60); ++i) {
     run({prng.below(4) == 0 ? Collective::kAllReduce : Collective::kAllGather, Collective::kReduceScatter});
   }
   EXPECT_GT(in_switch(), 0U);

@@ -64,15 +64,7 @@ TEST(RoceOneWay, AreRightWhateverTheNetworkDoes) {
     Prng prng(seed);
     RoceWorldOptions options{.one_way = true, .seed = seed};
     options.world = static_cast<std::uint16_t>(2 + prng.below(7));
-    options.window_packets = static_cast<std::uint32_t>(4 + prng.below(509));
-    options.first_psn = prng.chance(0.5) ? static_cast<std::uint32_t>(prng.below(1 << 24))
-                                         : 0xffffff - static_cast<std::uint32_t>(prng.below(40));
-    options.faults = {.loss = prng.unit() * 0.1,
-                      .duplicate = prng.unit() * 0.1,
-                      .reorder = prng.unit() * 0.2,
-                      .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
-    options.version = prng.chance(0.5) ? Version::kV2 : Version::kV1;
-    if (prng.chance(0.3)) options.message_packets = static_cast<std::uint32_t>(2 + prng.below(127));
+    draw_network(prng, options);
     expect_all_right(options, prng.chance(0.2) ? 40000 : 2000);
     if (::testing::Test::HasFailure()) return;
   }

@@ -90,16 +90,8 @@ TEST(Roce, IsRightWhateverTheNetworkDoes) {
     test.options.seed = seed;
     test.options.world = static_cast<std::uint16_t>(2 + prng.below(7));
     test.options.jobs = static_cast<std::uint16_t>(1 + prng.below(2));
-    test.options.window_packets = static_cast<std::uint32_t>(4 + prng.below(509));
-    test.options.first_psn = prng.chance(0.5) ? static_cast<std::uint32_t>(prng.below(1 << 24))
-                                              : 0xffffff - static_cast<std::uint32_t>(prng.below(40));
+    draw_network(prng, test.options);
     test.count_max = prng.chance(0.2) ? 150000 : 4000;
-    test.options.faults = {.loss = prng.unit() * 0.1,
-                           .duplicate = prng.unit() * 0.1,
-                           .reorder = prng.unit() * 0.2,
-                           .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
-    test.options.version = prng.chance(0.5) ? Version::kV2 : Version::kV1;
-    if (prng.chance(0.3)) test.options.message_packets = static_cast<std::uint32_t>(2 + prng.below(127));
     expect_right_sums(test);
     if (::testing::Test::HasFatalFailure()) return;
   }

@@ -209,6 +209,18 @@ bool RoceWorld::run(Nanoseconds limit) {
   return is_done();
 }
 
+void draw_network(Prng& prng, RoceWorldOptions& options) {
+  options.window_packets = static_cast<std::uint32_t>(4 + prng.below(509));
+  options.first_psn = prng.chance(0.5) ? static_cast<std::uint32_t>(prng.below(1 << 24))
+                                       : 0xffffff - static_cast<std::uint32_t>(prng.below(40));
+  options.faults = {.loss = prng.unit() * 0.1,
+                    .duplicate = prng.unit() * 0.1,
+                    .reorder = prng.unit() * 0.2,
+                    .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
+  options.version = prng.chance(0.5) ? wire::roce::Version::kV2 : wire::roce::Version::kV1;
+  if (prng.chance(0.3)) options.message_packets = static_cast<std::uint32_t>(2 + prng.below(127));
+}
+
 std::vector<std::byte> message_frame(const group::QpInfo& self, const group::QpInfo& peer,
                                      const wire::roce::AggregationHeader& header, std::uint64_t packets, std::byte fill,
                                      bool is_short) {

@@ -33,6 +33,9 @@ struct RoceWorldOptions {
   std::uint64_t seed = 1;
 };
 
+// Faults, version, lengths and first number of packets.
+void draw_network(Prng& prng, RoceWorldOptions& options);
+
 class RoceWorld {
  public:
   explicit RoceWorld(RoceWorldOptions options);

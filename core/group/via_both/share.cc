@@ -47,7 +47,7 @@ double seconds_of(const ShareEstimate::Outcome& outcome) {
 }  // namespace
 
 ShareEstimate::ShareEstimate(int world)
-    : world_(world), sent_among_ranks_(2.0 * (world - 1) / world), patience_(kPatienceMin) {}
+    : world_(world), sent_among_ranks_(sent_among_ranks(world)), patience_(kPatienceMin) {}
 
 Share ShareEstimate::next() {
   if (!is_measured_) return {};

@@ -27,6 +27,11 @@
 
 namespace netfold::group {
 
+// a above: what a rank sends, and receives, to sum among ranks, for each byte of a tensor.
+constexpr double sent_among_ranks(int world) {
+  return 2.0 * (world - 1) / world;
+}
+
 // How one tensor is divided.
 struct Share {
   std::vector<double> of_switches = {};  // 0 to 1 each, and together
@@ -114,7 +119,7 @@ class ShareEstimate {
   bool is_lost(std::size_t at) const { return std::ranges::find(lost_, at) != lost_.end(); }
 
   const int world_;
-  const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
+  const double sent_among_ranks_;  // a above
   Ways ways_ = {};
   double seen_bytes_s_ = 0;     // at which rate all switches together took data, the most in the last tensors
   double former_bytes_s_ = 0;   // that all switches together took before a large change

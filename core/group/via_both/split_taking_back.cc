@@ -15,11 +15,6 @@ constexpr Nanoseconds kRatePeriod = 2 * kMillisecond;
 constexpr double kMuchSlower = 0.5;      // of what the switch was thought to take
 constexpr double kLeastPace = 1.0 / 16;  // of the link
 
-// What a rank receives to sum among the ranks, for each byte of a tensor.
-double received_each(int world) {
-  return 2.0 * (world - 1) / world;
-}
-
 }  // namespace
 
 bool SplitSession::awaits_taking_back() const {
@@ -134,7 +129,7 @@ Load SplitSession::load_of(std::size_t at) {
   if (waiting == nullptr) return {};
   const double size_bytes = static_cast<double>(encoded_bytes(waiting->request));
   const double of_chunk = size_bytes / static_cast<double>(chunks_of(waiting->request, life.session->lease()));
-  Load load{.received_each = received_each(options_.world)};
+  Load load{.received_each = sent_among_ranks(options_.world)};
   load.in_switch = static_cast<double>(life.handed_chunks - life.session->returned_chunks()) * of_chunk;
   for (const KeptPart& each : life.kept.from(life.kept.first_waiting())) {
     if (!each.is_taken_back) load.in_switch += static_cast<double>(encoded_bytes(each.request));
@@ -158,7 +153,7 @@ Load SplitSession::load_of(std::size_t at) {
 // So many bytes of tensors are to be summed among the ranks.
 void SplitSession::expect_among_ranks(std::size_t size_bytes) {
   if (options_.rank != 0) return;
-  const double received = received_each(options_.world) * static_cast<double>(size_bytes);
+  const double received = sent_among_ranks(options_.world) * static_cast<double>(size_bytes);
   ranks_due_ = std::max(ranks_due_, static_cast<double>(among_ranks_->received_from_all())) + received;
 }
 
